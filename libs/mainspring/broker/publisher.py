@@ -1,0 +1,89 @@
+"""Publishing: persistent, confirmed, mandatory, with a timeout; on a connection of its own.
+
+A publish that returns has been confirmed. One that raises may or may not have arrived: publishing again
+is normal, since a second copy of a ticket costs a look-up and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import aio_pika
+from aio_pika.abc import AbstractChannel, AbstractConnection
+
+from mainspring.broker import delay_ladder, topology
+from mainspring.broker.connection import Unconfirmed, Unroutable, connect, translated
+from mainspring.broker.messages import CONTENT_TYPE, JobBatch, encode
+from mainspring.telemetry import metrics
+
+CONFIRM_SECONDS = 5.0
+
+
+class Publisher:
+    """Sends batches to the four places that batches go to. Connects when first used, and again when cut off."""
+
+    def __init__(self, urls: str, name: str) -> None:
+        self._urls = urls
+        self._name = f"{name}.publish"
+        self._opening = asyncio.Lock()
+        self._connection: AbstractConnection | None = None
+        self._channel: AbstractChannel | None = None
+
+    async def publish_due(self, batch: JobBatch) -> None:
+        """Hand a released batch to the dispatcher. Raises BrokerUnavailable, Unroutable."""
+        await self._publish(topology.DUE, delay_ladder.routing_key(0, batch.queue), encode(batch))
+
+    async def publish_delayed(self, batch: JobBatch, delay: timedelta) -> None:
+        """Hand a batch to the dispatcher after ``delay``, rounded up to a tick."""
+        ticks = delay_ladder.ticks_for(delay)
+        level = delay_ladder.entry_level(ticks)
+        exchange = topology.DUE if level is None else topology.delay_exchange(level)
+        await self._publish(exchange, delay_ladder.routing_key(ticks, batch.queue), encode(batch))
+
+    async def publish_work(self, batch: JobBatch) -> None:
+        """Hand a batch to the workers of its queue."""
+        await self._publish(topology.WORK, batch.queue, encode(batch))
+
+    async def publish_dead(self, batch: JobBatch) -> None:
+        """Tell the dlq-handler of dead jobs."""
+        await self._publish(topology.DEAD, batch.queue, encode(batch))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            with translated("close"):
+                await connection.close()
+
+    async def _publish(self, exchange: str, key: str, body: bytes) -> None:
+        message = aio_pika.Message(body, content_type=CONTENT_TYPE, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+        try:
+            with translated(f"publish to {exchange}"):
+                channel = await self._open()
+                sink = await channel.get_exchange(exchange, ensure=False)
+                await sink.publish(message, key, mandatory=True, timeout=CONFIRM_SECONDS)
+        except Unroutable:
+            metrics.PUBLISH_RETURNED.labels(exchange).inc()
+            raise
+        except Unconfirmed:
+            metrics.PUBLISH_TIMED_OUT.labels(exchange).inc()
+            await self._give_up_channel()
+            raise
+        metrics.PUBLISHED.labels(exchange).inc()
+
+    async def _open(self) -> AbstractChannel:
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed:
+                self._connection = await connect(self._urls, self._name)
+                self._channel = None
+            if self._channel is None or self._channel.is_closed:
+                self._channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
+            return self._channel
+
+    async def _give_up_channel(self) -> None:
+        """After a missing confirm the connection may be half-open: the next publish makes a new one."""
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            closing = asyncio.ensure_future(connection.close())
+            closing.add_done_callback(lambda task: task.cancelled() or task.exception())

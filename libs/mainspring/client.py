@@ -1,0 +1,89 @@
+"""The Python client: it speaks to Postgres, with the same validation as the api.
+
+    async with Client(url) as client:
+        job_id = await client.submit(charge.request(customer=…, month=…, cents=…), priority=2)
+
+With ``connection=`` a job is inserted in the caller's own transaction: it exists if and only if that commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from mainspring.domain.errors import NotFound
+from mainspring.domain.job import JobRequest
+from mainspring.domain.states import State
+from mainspring.runtime.submit import Submitter, submit_in
+from mainspring.runtime.wake import Wake
+from mainspring.store import jobs
+from mainspring.store.pool import Database
+
+
+class Client:
+    """Submits and looks after jobs. Use it as an async context manager."""
+
+    def __init__(self, database_url: str, *, connections: int = 4) -> None:
+        self._database = Database(database_url, "client", most=connections)
+        self._submitter = Submitter(self._database, Wake(self._database))
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._database.close()
+
+    async def submit(
+        self,
+        request: JobRequest,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_at: datetime | None = None,
+        delay: timedelta | None = None,
+        idempotency_key: str | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """Submit one job and return its id; a repeated idempotency key returns the first job's.
+
+        ``connection``: an asyncpg connection inside the caller's transaction. Raises InvalidInput,
+        DatabaseUnavailable.
+        """
+        given: dict[str, Any] = {
+            "queue": queue,
+            "priority": priority,
+            "run_at": run_at,
+            "delay": delay,
+            "idempotency_key": idempotency_key,
+        }
+        wanted = replace(request, **{name: value for name, value in given.items() if value is not None})
+        if connection is not None:
+            (accepted,) = await submit_in(connection, [wanted])
+        else:
+            accepted = await self._submitter.submit(wanted)
+        return accepted.id
+
+    async def submit_many(self, requests: Sequence[JobRequest], *, connection: Any = None) -> list[UUID]:
+        """Submit all or none, in one transaction; ids in the order of ``requests``."""
+        if connection is not None:
+            accepted = await submit_in(connection, requests)
+        else:
+            accepted = await self._submitter.submit_many(requests)
+        return [one.id for one in accepted]
+
+    async def state(self, job_id: UUID) -> State:
+        """The job's state. Raises NotFound."""
+        found = await self._database.run(lambda connection: jobs.state_of(connection, job_id))
+        if found is None:
+            raise NotFound(f"no job {job_id}")
+        return found
+
+    async def cancel(self, job_id: UUID) -> State:
+        """Cancel a job; returns its state afterwards (``running``: its worker is stopping it). Raises NotFound."""
+        found = await self._database.run_in_transaction(lambda connection: jobs.cancel(connection, job_id, "client"))
+        if found is None:
+            raise NotFound(f"no job {job_id}")
+        return found

@@ -1,0 +1,58 @@
+"""What a handler is given: who it is, and a transaction that commits together with the completion."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+
+class Connection(Protocol):
+    """The part of a database connection that a handler's own writes need (asyncpg's has these)."""
+
+    async def execute(self, query: str, *args: Any) -> str:
+        """Run a statement; return its status."""
+        ...
+
+    async def executemany(self, command: str, args: Any) -> None:
+        """Run a statement for each row of arguments."""
+        ...
+
+    async def fetch(self, query: str, *args: Any) -> list[Any]:
+        """Run a query; return its rows."""
+        ...
+
+    async def fetchrow(self, query: str, *args: Any) -> Any:
+        """Run a query; return its first row, or None."""
+        ...
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        """Run a query; return the first column of its first row, or None."""
+        ...
+
+
+class JobContext(ABC):
+    """A handler's view of the attempt that it is."""
+
+    job_id: UUID
+    task: str
+    queue: str
+    #: Counts every start of the job; grows for ever.
+    attempt: int
+    #: Grows with each change of the job's state: an outside system can refuse an older one.
+    fence: int
+    #: The stable name of this job's effect, the same over all attempts: give it to outside systems.
+    idempotency_key: str
+    schedule: str | None
+    nominal_at: datetime | None
+
+    @abstractmethod
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        """Writes made in this block commit together with the job's completion, or not at all.
+
+        Leaving the block commits nothing yet: the commit follows when the handler has returned. An exception
+        after the block rolls it all back; so does the loss of the lease. One block in an attempt; async
+        handlers only; the tables live in Mainspring's own database. Raises RuntimeError on a second block.
+        """

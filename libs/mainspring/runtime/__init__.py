@@ -1,0 +1,1 @@
+"""What makes the services alike: settings, loops, the batcher, leadership, health."""

@@ -1,0 +1,43 @@
+"""One clock: Postgres's. A process measures how far its own is off, and exports it; it never compares the two."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from mainspring.runtime.loop import Pass
+from mainspring.store import fleet
+from mainspring.store.pool import Database
+from mainspring.telemetry import metrics
+
+CLOCK_SECONDS = 10.0
+#: A jump of Postgres's clock against a monotonic one that is no measuring error.
+STEP_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockOffset:
+    """Measures this process's wall clock against Postgres's, as a loop."""
+
+    database: Database
+
+    async def run_once(self) -> Pass:
+        """Measure once, from the middle of the round trip."""
+        before = time.time()
+        now = await self.database.run(fleet.now)
+        metrics.CLOCK_OFFSET.set((before + time.time()) / 2 - now.timestamp())
+        return Pass()
+
+
+class StepDetector:
+    """Notices that Postgres's clock jumped, by the pace of this process's monotonic clock."""
+
+    def __init__(self) -> None:
+        self._offset: float | None = None
+
+    def has_stepped(self, database_time: float, monotonic: float) -> bool:
+        """True when the clock moved forward by more than the time that passed since the last look."""
+        offset = database_time - monotonic
+        stepped = self._offset is not None and offset - self._offset > STEP_SECONDS
+        self._offset = offset
+        return stepped

@@ -1,0 +1,144 @@
+"""What the services tell each other through Postgres: tasks, queues, workers, leadership, wake-ups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from mainspring.store.pool import Conn
+from mainspring.store.sql import load
+
+_SQL = load("fleet")
+#: A worker that hasn't beaten for this long is gone.
+WORKER_LIFE = timedelta(seconds=15)
+#: The channel on which a scheduler is woken: something became due.
+DUE_CHANNEL = "mainspring_due"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue and its settings."""
+
+    name: str
+    paused: bool
+    note: str | None
+    release_window: int
+    backs_off_until: datetime
+    concurrency: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker as it shows itself."""
+
+    id: UUID
+    host: str
+    pid: int
+    version: str
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    slots: int
+    free_slots: int
+
+
+async def upsert_tasks(connection: Conn, entries: Sequence[dict[str, Any]], version: str) -> None:
+    """Write a worker's tasks into the catalogue, and make their queues."""
+    await connection.execute(
+        _SQL["upsert_tasks"],
+        [entry["name"] for entry in entries],
+        [entry["queue"] for entry in entries],
+        [entry["timeout_seconds"] for entry in entries],
+        [json.dumps(entry["retry"]) for entry in entries],
+        [json.dumps(entry["payload_schema"]) for entry in entries],
+        version,
+    )
+    await make_queues(connection, sorted({entry["queue"] for entry in entries}))
+
+
+async def make_queues(connection: Conn, names: Sequence[str]) -> None:
+    """Make these queues if they aren't there."""
+    await connection.execute(_SQL["make_queues"], list(names))
+
+
+async def payload_schemas(connection: Conn) -> dict[str, dict[str, Any]]:
+    """The payload schema of each known task."""
+    return {row["name"]: json.loads(row["payload_schema"]) for row in await connection.fetch(_SQL["payload_schemas"])}
+
+
+async def queues(connection: Conn) -> list[Queue]:
+    """All queues by name."""
+    return [Queue(**dict(row)) for row in await connection.fetch(_SQL["queues"])]
+
+
+async def pause_queue(connection: Conn, name: str, paused: bool, note: str | None = None) -> bool:
+    """Pause or resume; False when there is no such queue."""
+    return bool(await connection.fetchrow(_SQL["pause_queue"], name, paused, note))
+
+
+async def set_window(connection: Conn, name: str, window: int) -> bool:
+    """Set how many jobs of a queue may be in the broker; False when there is no such queue."""
+    return bool(await connection.fetchrow(_SQL["set_window"], name, window))
+
+
+async def set_concurrency(connection: Conn, name: str, most: int | None) -> None:
+    """Limit how many jobs of a queue hold a slot at once, over all workers; None lifts the limit."""
+    await make_queues(connection, [name])
+    if most is None:
+        await connection.execute(_SQL["drop_concurrency"], name)
+    else:
+        await connection.execute(_SQL["set_concurrency"], name, most)
+
+
+async def beat_worker(connection: Conn, worker: Worker) -> None:
+    """Show that a worker lives, and its free slots."""
+    await connection.execute(
+        _SQL["beat_worker"],
+        *(worker.id, worker.host, worker.pid, worker.version, worker.queues, worker.tasks),
+        *(worker.slots, worker.free_slots),
+    )
+
+
+async def forget_worker(connection: Conn, worker_id: UUID) -> None:
+    """Take a worker off the list."""
+    await connection.execute(_SQL["forget_worker"], worker_id)
+
+
+async def forget_lost_workers(connection: Conn, silent_for: timedelta) -> None:
+    """Take workers off the list that have been silent for so long."""
+    await connection.execute(_SQL["forget_lost_workers"], silent_for)
+
+
+async def workers(connection: Conn) -> list[Any]:
+    """The workers that live."""
+    return list(await connection.fetch(_SQL["workers"], WORKER_LIFE))
+
+
+async def take_leadership(connection: Conn, duty: str, holder: UUID, ttl: timedelta) -> int | None:
+    """Take or renew the lease of a duty; its term, or None while somebody else holds it."""
+    term: int | None = await connection.fetchval(_SQL["take_leadership"], duty, holder, ttl)
+    return term
+
+
+async def hold_leadership(connection: Conn, duty: str, holder: UUID, term: int) -> bool:
+    """First statement of a duty's transaction: True when the term is still ours, which it stays until the commit."""
+    return bool(await connection.fetchval(_SQL["hold_leadership"], duty, holder, term))
+
+
+async def give_up_leadership(connection: Conn, duty: str, holder: UUID) -> None:
+    """Let another take over at once."""
+    await connection.execute(_SQL["give_up_leadership"], duty, holder)
+
+
+async def notify(connection: Conn, channel: str) -> None:
+    """Wake whoever listens. Carries no data; everything works without it, a little later."""
+    await connection.execute(_SQL["notify"], channel)
+
+
+async def now(connection: Conn) -> datetime:
+    """Postgres's clock."""
+    instant: datetime = await connection.fetchval(_SQL["now"])
+    return instant

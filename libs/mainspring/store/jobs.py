@@ -1,0 +1,172 @@
+"""Making jobs, and what people do to one of them: cancel, redrive, hasten."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.ids import uuid7
+from mainspring.domain.job import JobRequest
+from mainspring.domain.retry import DEFAULT
+from mainspring.domain.states import State
+from mainspring.store.pool import Conn
+from mainspring.store.sql import load
+
+_SQL = load("jobs")
+_TAG_SEPARATOR = "\x1f"
+_DEFAULT_RETRY = json.dumps(DEFAULT.as_json())
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job that was just made, with what the catalogue filled in."""
+
+    id: UUID
+    request: JobRequest
+    queue: str
+    priority: int
+    due_at: datetime
+    created_at: datetime
+    max_attempts: int
+    timeout_seconds: float
+
+
+class ReservedKey(NamedTuple):
+    """An idempotency key as it is stored."""
+
+    job_id: UUID
+    request_hash: bytes
+    answer: str | None
+
+
+def new_id() -> UUID:
+    """An id for a new job. The clock in it orders storage and decides nothing."""
+    return uuid7(time.time_ns() // 1_000_000, secrets.randbits(74))
+
+
+async def insert(connection: Conn, requests: Sequence[JobRequest], ids: Sequence[UUID] | None = None) -> list[NewJob]:
+    """Insert jobs in one statement and return them in the order of ``requests``.
+
+    What a request leaves out is taken from the task's entry in the catalogue. A queue is made by its first use.
+    Raises InvalidInput for the 501st queue.
+    """
+    ids = ids or [new_id() for _ in requests]
+    try:
+        rows = await connection.fetch(_SQL["insert"], *_columns(requests, ids))
+    except asyncpg.CheckViolationError as error:
+        if error.constraint_name == "queues_most":
+            raise InvalidInput("queue", "at most 500 queues; this would be one more") from None
+        raise
+    made = {row["id"]: row for row in rows}
+    return [_new_job(made[id_], request) for id_, request in zip(ids, requests, strict=True)]
+
+
+def _columns(requests: Sequence[JobRequest], ids: Sequence[UUID]) -> list[Any]:
+    def column(value: Any) -> list[Any]:
+        return [value(request) for request in requests]
+
+    return [
+        list(ids),
+        column(lambda one: one.task),
+        column(lambda one: one.payload),
+        column(lambda one: one.queue),
+        column(lambda one: one.priority),
+        column(lambda one: one.run_at),
+        column(lambda one: one.delay),
+        column(lambda one: one.timeout.total_seconds() if one.timeout else None),
+        column(lambda one: json.dumps(one.retry.as_json()) if one.retry else None),
+        column(lambda one: one.idempotency_key),
+        column(lambda one: _TAG_SEPARATOR.join(one.tags)),
+        column(lambda one: one.expires_at),
+        column(lambda one: one.schedule),
+        column(lambda one: one.nominal_at),
+        _DEFAULT_RETRY,
+        column(lambda one: one.traceparent),
+    ]
+
+
+def _new_job(row: Any, request: JobRequest) -> NewJob:
+    return NewJob(
+        row["id"],
+        request,
+        row["queue"],
+        row["priority"],
+        row["due_at"],
+        row["created_at"],
+        row["max_attempts"],
+        row["timeout_seconds"],
+    )
+
+
+async def reserve_keys(connection: Conn, keys: Sequence[tuple[str, UUID, bytes]]) -> set[str]:
+    """Reserve idempotency keys (key, job id, request hash), sorted by key; return those that were free.
+
+    Waits for another transaction that is reserving one of them, for at most its lock_timeout.
+    """
+    names, ids, hashes = zip(*sorted(keys), strict=True)
+    return {row["key"] for row in await connection.fetch(_SQL["reserve_keys"], names, ids, hashes)}
+
+
+async def read_keys(connection: Conn, keys: Sequence[str]) -> dict[str, ReservedKey]:
+    """What is stored for ``keys``. Call it in a statement after ``reserve_keys``."""
+    rows = await connection.fetch(_SQL["read_keys"], list(keys))
+    return {row["key"]: ReservedKey(row["job_id"], row["request_hash"], row["answer"]) for row in rows}
+
+
+async def store_answers(connection: Conn, answers: dict[str, str]) -> None:
+    """Keep what the first request of each key was answered."""
+    await connection.execute(_SQL["store_answers"], list(answers), list(answers.values()))
+
+
+async def get(connection: Conn, job_id: UUID) -> Any | None:
+    """The job as the ``mainspring.jobs`` view shows it, or None."""
+    return await connection.fetchrow(_SQL["get"], job_id)
+
+
+async def events_of(connection: Conn, job_id: UUID) -> list[Any]:
+    """The job's turns off the straight path, the oldest first."""
+    return list(await connection.fetch(_SQL["events_of"], job_id))
+
+
+async def state_of(connection: Conn, job_id: UUID) -> State | None:
+    """The job's state, or None when there is no such job."""
+    row = await connection.fetchrow(_SQL["state_of"], job_id)
+    return State(row["state"]) if row else None
+
+
+async def cancel(connection: Conn, job_id: UUID, author: str) -> State | None:
+    """Cancel a job: at once when it waits, by request when it runs. Returns its state afterwards, or None.
+
+    A job that runs stays ``running`` until its worker has stopped it.
+    """
+    if await connection.fetchrow(_SQL["cancel_waiting"], job_id, author):
+        return State.CANCELLED
+    await connection.fetchrow(_SQL["request_cancel"], job_id, author)
+    return await state_of(connection, job_id)
+
+
+async def redrive(connection: Conn, job_id: UUID, author: str) -> bool:
+    """Put a dead or cancelled job back to work with a fresh budget; False when it is neither."""
+    for query in ("redrive_dead", "redrive_cancelled"):
+        if await connection.fetchrow(_SQL[query], job_id, author):
+            return True
+    return False
+
+
+async def hasten_retry(connection: Conn, job_id: UUID, author: str) -> bool:
+    """Make a retrying job due now; False when it isn't retrying."""
+    return bool(await connection.fetchrow(_SQL["hasten_retry"], job_id, author))
+
+
+async def counts(connection: Conn) -> list[Any]:
+    """Live jobs by queue and state, with the oldest due time of each."""
+    return list(await connection.fetch(_SQL["counts"]))

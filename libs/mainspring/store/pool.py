@@ -1,0 +1,176 @@
+"""Connections to Postgres: one pool for each process, errors translated once, retries decided in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from mainspring.domain.errors import Conflict, DatabaseUnavailable
+
+#: A pooled connection, or one of the caller's own.
+Conn = asyncpg.Connection | PoolConnectionProxy
+T = TypeVar("T")
+
+COMMAND_SECONDS = 15.0
+#: Serialisation failures and deadlocks: the transaction did nothing, and doing it again is right.
+_RETRYABLE = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+_MOST_TRIES = 4
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.QueryCanceledError,
+    asyncpg.LockNotAvailableError,
+    OSError,
+    TimeoutError,
+)
+# Our statements reach every row by an index, one look-up after another. These settings keep statistics that
+# are stale, or taken while a table was empty, from turning a plan to a scan; a JIT compile costs more than they do.
+_PINNED = {
+    "jit": "off",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into ours. What isn't translated is a bug, or the caller's own SQL."""
+    try:
+        yield
+    except _AWAY as error:
+        raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+    except asyncpg.UniqueViolationError as error:
+        raise Conflict(str(error)) from error
+
+
+class Database:
+    """A pool of at most ``most`` connections, opened when first used."""
+
+    def __init__(self, url: str, name: str, *, most: int = 6) -> None:
+        self._url = url
+        self._name = name
+        self._most = most
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> Database:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections, waiting shortly for the busy ones."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(2):
+                await pool.close()
+        except TimeoutError:
+            pool.terminate()
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Conn]:
+        """A connection outside any transaction: each statement commits by itself. Raises DatabaseUnavailable."""
+        with translated():
+            pool = await self._open()
+            async with pool.acquire(timeout=COMMAND_SECONDS) as connection:
+                yield connection
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Conn]:
+        """A connection inside a transaction that commits when the block ends. Raises DatabaseUnavailable."""
+        with translated():
+            pool = await self._open()
+            async with pool.acquire(timeout=COMMAND_SECONDS) as connection, connection.transaction():
+                yield connection
+
+    async def run(self, work: Callable[[Conn], Awaitable[T]]) -> T:
+        """Run a single-statement ``work``, again after a deadlock or a serialisation failure."""
+        return await self._repeated(self.connection, work)
+
+    async def run_in_transaction(self, work: Callable[[Conn], Awaitable[T]]) -> T:
+        """Run ``work`` in a transaction, again after a deadlock or a serialisation failure."""
+        return await self._repeated(self.transaction, work)
+
+    async def _repeated(
+        self,
+        scope: Callable[[], contextlib.AbstractAsyncContextManager[Conn]],
+        work: Callable[[Conn], Awaitable[T]],
+    ) -> T:
+        for tries_left in range(_MOST_TRIES - 1, -1, -1):
+            try:
+                async with scope() as connection:
+                    return await work(connection)
+            except _RETRYABLE as error:
+                if not tries_left:
+                    raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+        raise AssertionError("unreachable")
+
+    @contextlib.asynccontextmanager
+    async def handler_connection(self) -> AsyncIterator[Conn]:
+        """A connection inside a READ COMMITTED transaction that is rolled back unless ``commit`` was called."""
+        with translated():
+            pool = await self._open()
+            connection = await pool.acquire(timeout=COMMAND_SECONDS)
+        try:
+            with translated():
+                await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            yield connection
+        finally:
+            if not connection.is_closed() and connection.is_in_transaction():
+                with contextlib.suppress(DatabaseUnavailable), translated():
+                    await connection.execute("ROLLBACK")
+            with contextlib.suppress(DatabaseUnavailable), translated():
+                await pool.release(connection)
+
+    @staticmethod
+    async def commit(connection: Conn) -> None:
+        """Commit a handler's transaction. DatabaseUnavailable means: unknown whether it was committed."""
+        with translated():
+            await connection.execute("COMMIT")
+
+    async def _open(self) -> asyncpg.Pool:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._url,
+                    min_size=0,
+                    max_size=self._most,
+                    timeout=5,
+                    command_timeout=COMMAND_SECONDS,
+                    max_inactive_connection_lifetime=60,
+                    server_settings={
+                        "application_name": f"mainspring-{self._name}",
+                        "idle_in_transaction_session_timeout": "30s",
+                        **_PINNED,
+                    },
+                )
+            return self._pool
+
+
+async def connect(url: str, name: str) -> asyncpg.Connection:
+    """One connection outside any pool: migrations and LISTEN. Raises DatabaseUnavailable."""
+    with translated():
+        return await asyncpg.connect(url, timeout=5, server_settings={"application_name": f"mainspring-{name}"})
+
+
+def jsonb(value: Any) -> str | None:
+    """A value as JSON text for a jsonb parameter."""
+    return None if value is None else json.dumps(value)

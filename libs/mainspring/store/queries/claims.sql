@@ -1,0 +1,130 @@
+-- name: claim
+-- Total: every reference gets a verdict. Rows are locked in the order of their ids, and judged as the lock
+-- returned them. A claim that is asked again with its id renews nothing but the lease and answers the same.
+WITH asked AS MATERIALIZED (
+    SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id
+),
+locked AS MATERIALIZED (
+    SELECT asked.ticket, job.*
+    FROM asked
+    CROSS JOIN LATERAL (
+        SELECT id, queue, task, state, fence, claim_id, expires_at, idempotency_key
+        FROM mainspring.live_jobs WHERE live_jobs.id = asked.id FOR UPDATE
+    ) AS job
+),
+judged AS MATERIALIZED (
+    SELECT
+        locked.id, locked.ticket,
+        CASE
+            WHEN locked.claim_id = $3 THEN 'claimed'
+            WHEN locked.fence <> locked.ticket OR locked.state NOT IN ('enqueued', 'admitted', 'retrying') THEN 'stale'
+            WHEN locked.expires_at <= clock_timestamp() THEN 'expired'
+            WHEN EXISTS (
+                SELECT FROM mainspring.completions
+                WHERE completions.idempotency_key = coalesce(locked.idempotency_key, locked.id::text)
+            ) THEN 'duplicate'
+            WHEN queues.paused THEN 'paused'
+            WHEN locked.state <> 'admitted' AND limits.most IS NOT NULL THEN 'limited'
+            WHEN NOT locked.task = ANY ($6::text[]) THEN 'unknown_task'
+            ELSE 'claimed'
+        END AS verdict
+    FROM locked
+    LEFT JOIN mainspring.queues ON queues.name = locked.queue
+    LEFT JOIN mainspring.limits ON limits.queue = locked.queue AND limits.kind = 'concurrency'
+),
+claimed AS (
+    UPDATE mainspring.live_jobs
+    SET
+        state = 'running',
+        attempt = attempt + CASE WHEN claim_id = $3 THEN 0 ELSE 1 END,
+        attempts_used = attempts_used + CASE WHEN claim_id = $3 THEN 0 ELSE 1 END,
+        fence = fence + CASE WHEN claim_id = $3 THEN 0 ELSE 1 END,
+        claim_id = $3,
+        lease_until = clock_timestamp() + $4::interval,
+        worker = $5,
+        started_at = clock_timestamp(),
+        reason = NULL
+    WHERE id = ANY (ARRAY(SELECT judged.id FROM judged WHERE judged.verdict = 'claimed'))
+    RETURNING
+        id, queue, task, fence, attempt, attempts_used, hand_backs, timeout_seconds, idempotency_key, run_alone,
+        schedule, started_at
+),
+returned AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'scheduled', reason = judged.verdict, fence = fence + 1, due_at = clock_timestamp() + $7::interval
+    FROM judged
+    WHERE live_jobs.id = judged.id
+        AND live_jobs.id = ANY (
+            ARRAY(SELECT id FROM judged WHERE verdict IN ('paused', 'limited', 'unknown_task'))
+        )
+    RETURNING live_jobs.id, live_jobs.fence, live_jobs.reason
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, details)
+    SELECT id, 'return', fence, jsonb_build_object('reason', reason) FROM returned
+)
+SELECT
+    asked.id, asked.ticket, coalesce(judged.verdict, 'absent') AS verdict,
+    claimed.queue, claimed.task, claimed.fence, claimed.attempt, claimed.attempts_used, claimed.hand_backs,
+    claimed.timeout_seconds, coalesce(claimed.idempotency_key, claimed.id::text) AS idempotency_key,
+    claimed.run_alone, claimed.schedule, details.payload, details.retry, details.nominal_at, details.traceparent
+FROM asked
+LEFT JOIN judged ON judged.id = asked.id AND judged.ticket = asked.ticket
+LEFT JOIN claimed ON claimed.id = judged.id AND judged.verdict = 'claimed'
+LEFT JOIN LATERAL (
+    SELECT payload, retry, nominal_at, traceparent FROM mainspring.job_details WHERE job_details.id = claimed.id
+) AS details ON true
+
+-- name: finished
+-- Which of these have ended; the rest never existed.
+SELECT id FROM mainspring.finished_jobs WHERE id = ANY ($1::uuid[])
+
+-- name: finish_duplicates
+-- The key is complete: the job ends without running.
+WITH locked AS MATERIALIZED (
+    SELECT job.*
+    FROM (SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
+    CROSS JOIN LATERAL (
+        SELECT * FROM mainspring.live_jobs
+        WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket
+            AND live_jobs.state IN ('enqueued', 'admitted', 'retrying')
+        FOR UPDATE
+    ) AS job
+),
+gone AS (DELETE FROM mainspring.live_jobs WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence) SELECT id, 'duplicate', fence + 1 FROM locked
+)
+INSERT INTO mainspring.finished_jobs (
+    id, queue, task, state, reason, priority, due_at, expires_at, fence, attempt, attempts_used, max_attempts,
+    timeout_seconds, idempotency_key, schedule, started_at, finished_at
+)
+SELECT
+    id, queue, task, 'succeeded', 'duplicate', priority, due_at, expires_at, fence + 1, attempt, attempts_used,
+    max_attempts, timeout_seconds, idempotency_key, schedule, started_at, clock_timestamp()
+FROM locked
+RETURNING id
+
+-- name: bury_expired
+-- Not started by its expiry: dead, without an attempt.
+WITH locked AS MATERIALIZED (
+    SELECT job.*
+    FROM (SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
+    CROSS JOIN LATERAL (
+        SELECT id, queue, task, fence FROM mainspring.live_jobs
+        WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket
+            AND live_jobs.state IN ('enqueued', 'admitted', 'retrying') AND live_jobs.expires_at <= clock_timestamp()
+        FOR UPDATE
+    ) AS job
+),
+letters AS (
+    INSERT INTO mainspring.dead_letters (id, kind, job_id, queue, task, reason, fingerprint)
+    SELECT id, 'job', id, queue, task, 'expired', 'expired:' || task FROM locked
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence) SELECT id, 'expire', fence + 1 FROM locked
+)
+UPDATE mainspring.live_jobs
+SET state = 'dead', reason = 'expired', fence = fence + 1, finished_at = clock_timestamp()
+WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
+RETURNING id, queue, fence

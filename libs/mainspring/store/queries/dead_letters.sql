@@ -1,0 +1,55 @@
+-- name: record_message
+-- A message that no job stands behind; its raw body is kept. Recorded once for each body and reason.
+INSERT INTO mainspring.dead_letters (id, kind, queue, reason, error, fingerprint, body)
+VALUES ($1, 'message', $2, $3, $4::jsonb, 'message:' || $3, $5)
+ON CONFLICT (id) DO NOTHING
+
+-- name: take_unalerted
+-- Locked for the alert's short time, so that two handlers don't send it twice; recorded by mark_alerted.
+SELECT id, kind, job_id, queue, task, reason, outcome, error, fingerprint, died_at
+FROM mainspring.dead_letters
+WHERE alerted_at IS NULL AND (id = ANY ($1::uuid[]) OR died_at < (SELECT clock_timestamp()) - $2::interval)
+ORDER BY died_at
+LIMIT 100
+
+-- name: mark_alerted
+UPDATE mainspring.dead_letters SET alerted_at = clock_timestamp()
+WHERE id = ANY ($1::uuid[]) AND alerted_at IS NULL
+
+-- name: live_states
+SELECT id, state, fence, queue FROM mainspring.live_jobs WHERE id = ANY ($1::uuid[])
+
+-- name: reschedule_set_aside
+-- Jobs of a readable message that the broker set aside: their ticket is still current, so nothing else carries it.
+WITH locked AS MATERIALIZED (
+    SELECT job.id
+    FROM (SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
+    CROSS JOIN LATERAL (
+        SELECT id FROM mainspring.live_jobs
+        WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket
+            AND live_jobs.state IN ('enqueued', 'admitted', 'retrying')
+        FOR UPDATE
+    ) AS job
+),
+moved AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'scheduled', reason = 'set_aside_by_broker', fence = fence + 1,
+        due_at = greatest(due_at, clock_timestamp())
+    WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
+    RETURNING id, fence
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, details)
+    SELECT id, 'reconcile', fence, '{"cause": "set_aside_by_broker"}' FROM moved
+)
+SELECT id FROM moved
+
+-- name: list_newest
+SELECT id, kind, job_id, queue, task, reason, outcome, error, fingerprint, died_at, alerted_at
+FROM mainspring.dead_letters
+WHERE ($1::timestamptz IS NULL OR (died_at, id) < ($1, $2::uuid))
+ORDER BY died_at DESC, id DESC
+LIMIT $3
+
+-- name: count_all
+SELECT count(*) FROM mainspring.dead_letters

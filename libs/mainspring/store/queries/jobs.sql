@@ -1,0 +1,152 @@
+-- name: insert
+-- One statement for a batch: what the caller left out comes from the task's entry in the catalogue.
+-- A due time is never in the past, so that a release may look from a lower bound on.
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
+asked AS MATERIALIZED (
+    SELECT
+        a.id, a.task, a.payload, a.priority, a.run_at, a.delay, a.idempotency_key, a.tags, a.expires_at,
+        a.schedule, a.nominal_at, a.traceparent,
+        coalesce(a.queue, tasks.queue, 'default') AS queue,
+        coalesce(a.timeout_seconds, tasks.timeout_seconds, 300) AS timeout_seconds,
+        coalesce(a.retry, tasks.retry, $15::jsonb) AS retry
+    FROM unnest(
+        $1::uuid[], $2::text[], $3::jsonb[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
+        $8::double precision[], $9::jsonb[], $10::text[], $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[],
+        $16::text[]
+    ) AS a (
+        id, task, payload, queue, priority, run_at, delay, timeout_seconds, retry, idempotency_key, tags, expires_at,
+        schedule, nominal_at, traceparent
+    )
+    LEFT JOIN mainspring.tasks ON tasks.name = a.task
+),
+made AS (
+    INSERT INTO mainspring.queues (name)
+    SELECT DISTINCT asked.queue FROM asked
+    WHERE NOT EXISTS (SELECT FROM mainspring.queues WHERE queues.name = asked.queue)
+    ON CONFLICT DO NOTHING
+),
+details AS (
+    INSERT INTO mainspring.job_details (id, payload, retry, tags, run_at, created_at, nominal_at, traceparent)
+    SELECT
+        asked.id, asked.payload, asked.retry, string_to_array(asked.tags, E'\x1f'),
+        coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')), clock.now,
+        asked.nominal_at, asked.traceparent
+    FROM asked CROSS JOIN clock
+)
+INSERT INTO mainspring.live_jobs (
+    id, queue, task, state, priority, due_at, expires_at, max_attempts, timeout_seconds, idempotency_key, schedule
+)
+SELECT
+    asked.id, asked.queue, asked.task, 'scheduled', coalesce(asked.priority, 5),
+    greatest(coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')), clock.now),
+    asked.expires_at, (asked.retry ->> 'max_attempts')::integer, asked.timeout_seconds, asked.idempotency_key,
+    asked.schedule
+FROM asked CROSS JOIN clock
+RETURNING id, queue, priority, due_at, max_attempts, timeout_seconds, (SELECT now FROM clock) AS created_at
+
+-- name: reserve_keys
+-- Ordered by the caller, so that two batches wait for each other's keys in one order.
+INSERT INTO mainspring.idempotency_keys (key, job_id, request_hash)
+SELECT asked.key, asked.job_id, asked.request_hash
+FROM unnest($1::text[], $2::uuid[], $3::bytea[]) AS asked (key, job_id, request_hash)
+ON CONFLICT (key) DO NOTHING
+RETURNING key
+
+-- name: read_keys
+-- A statement of its own: in the one that inserts, a concurrent repeat would find nothing.
+SELECT key, job_id, request_hash, answer FROM mainspring.idempotency_keys WHERE key = ANY ($1::text[])
+
+-- name: store_answers
+UPDATE mainspring.idempotency_keys SET answer = asked.answer
+FROM unnest($1::text[], $2::text[]) AS asked (key, answer)
+WHERE idempotency_keys.key = asked.key
+
+-- name: get
+SELECT * FROM mainspring.jobs WHERE id = $1
+
+-- name: state_of
+SELECT state, fence FROM mainspring.live_jobs WHERE id = $1
+UNION ALL
+SELECT state, fence FROM mainspring.finished_jobs WHERE id = $1
+LIMIT 1
+
+-- name: cancel_waiting
+WITH locked AS MATERIALIZED (
+    SELECT * FROM mainspring.live_jobs
+    WHERE id = $1 AND state IN ('scheduled', 'blocked', 'enqueued', 'admitted', 'retrying') FOR UPDATE
+),
+gone AS (DELETE FROM mainspring.live_jobs WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, author)
+    SELECT locked.id, 'cancel', locked.fence + 1, $2 FROM locked
+)
+INSERT INTO mainspring.finished_jobs (
+    id, queue, task, state, priority, due_at, expires_at, fence, attempt, attempts_used, max_attempts,
+    timeout_seconds, idempotency_key, schedule, started_at, finished_at
+)
+SELECT
+    id, queue, task, 'cancelled', priority, due_at, expires_at, fence + 1, attempt, attempts_used, max_attempts,
+    timeout_seconds, idempotency_key, schedule, started_at, clock_timestamp()
+FROM locked
+RETURNING id
+
+-- name: request_cancel
+-- The slot stays held; the worker hears of it with its next beat.
+WITH asked AS (
+    UPDATE mainspring.live_jobs SET cancel_requested = true
+    WHERE id = $1 AND state = 'running' AND NOT cancel_requested
+    RETURNING id, fence
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'cancel', fence, $2 FROM asked
+)
+SELECT id FROM asked
+
+-- name: redrive_dead
+WITH redriven AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'scheduled', reason = NULL, fence = fence + 1, attempts_used = 0, hand_backs = 0,
+        due_at = clock_timestamp(), finished_at = NULL, expires_at = NULL
+    WHERE id = $1 AND state = 'dead'
+    RETURNING id, fence
+),
+decided AS (DELETE FROM mainspring.dead_letters WHERE job_id = ANY (ARRAY(SELECT id FROM redriven))),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'redrive', fence, $2 FROM redriven
+)
+SELECT id FROM redriven
+
+-- name: redrive_cancelled
+WITH gone AS (
+    DELETE FROM mainspring.finished_jobs WHERE id = $1 AND state = 'cancelled' RETURNING *
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'redrive', fence + 1, $2 FROM gone
+)
+INSERT INTO mainspring.live_jobs (
+    id, queue, task, state, priority, due_at, fence, attempt, attempts_used, max_attempts, timeout_seconds,
+    idempotency_key, schedule
+)
+SELECT
+    id, queue, task, 'scheduled', priority, clock_timestamp(), fence + 1, attempt, 0, max_attempts, timeout_seconds,
+    idempotency_key, schedule
+FROM gone
+RETURNING id
+
+-- name: hasten_retry
+-- A retry that a person wants now: its ladder message becomes stale.
+WITH hastened AS (
+    UPDATE mainspring.live_jobs SET state = 'scheduled', fence = fence + 1, due_at = clock_timestamp()
+    WHERE id = $1 AND state = 'retrying'
+    RETURNING id, fence
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'hasten', fence, $2 FROM hastened
+)
+SELECT id FROM hastened
+
+-- name: events_of
+SELECT at, event, fence, author, details FROM mainspring.events WHERE job_id = $1 ORDER BY at
+
+-- name: counts
+SELECT queue, state, count(*) AS jobs, min(due_at) AS oldest_due_at FROM mainspring.live_jobs GROUP BY queue, state

@@ -1,0 +1,71 @@
+-- name: epoch
+SELECT epoch, topology_version FROM mainspring.broker_epoch
+
+-- name: change_epoch
+-- Compare and set: of many schedulers that noticed, one goes on.
+UPDATE mainspring.broker_epoch
+SET epoch = $2, topology_version = $3, changed_at = clock_timestamp()
+WHERE epoch = $1
+RETURNING epoch
+
+-- name: reschedule_forgotten
+-- Every job that the old broker held, some thousands at a time: those released before the epoch changed, and
+-- those that wait in the ladder.
+WITH locked AS MATERIALIZED (
+    SELECT live_jobs.id, live_jobs.fence FROM mainspring.live_jobs
+    WHERE live_jobs.state IN ('enqueued', 'admitted', 'retrying')
+        AND (live_jobs.state = 'retrying' OR live_jobs.released_at <= $1::timestamptz)
+    ORDER BY live_jobs.id
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+moved AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'scheduled', reason = 'reconciled', fence = fence + 1, due_at = greatest(due_at, clock_timestamp())
+    WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
+    RETURNING id, fence
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence) SELECT id, 'reconcile', fence FROM moved
+)
+SELECT count(*) FROM moved
+
+-- name: now
+SELECT clock_timestamp()
+
+-- name: reschedule_retries
+-- Retries whose ladder message is missing: due for a while, and nobody came.
+WITH locked AS MATERIALIZED (
+    SELECT live_jobs.id FROM mainspring.live_jobs
+    WHERE live_jobs.state = 'retrying' AND live_jobs.due_at < (SELECT clock_timestamp()) - $1::interval
+    ORDER BY live_jobs.due_at
+    LIMIT 500
+    FOR UPDATE SKIP LOCKED
+),
+moved AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'scheduled', reason = 'ladder_message_missing', fence = fence + 1, due_at = clock_timestamp()
+    WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
+    RETURNING id, fence
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence) SELECT id, 'reschedule', fence FROM moved
+)
+SELECT count(*) FROM moved
+
+-- name: take_unclaimed
+-- Sent and not claimed: after 60 s, then 120 s more, doubling to an hour. The ticket stays the same, so a
+-- second copy changes nothing. Not while the queue is paused: nobody may claim it then.
+WITH late AS MATERIALIZED (
+    SELECT live_jobs.id FROM mainspring.live_jobs
+    JOIN mainspring.queues ON queues.name = live_jobs.queue AND NOT queues.paused
+    WHERE live_jobs.state IN ('enqueued', 'admitted')
+        AND live_jobs.released_at < (SELECT clock_timestamp())
+            - least($1::interval * (power(2, live_jobs.rechecks + 1) - 1), interval '1 hour' * (live_jobs.rechecks + 1))
+    ORDER BY live_jobs.id
+    LIMIT 500
+    FOR UPDATE OF live_jobs SKIP LOCKED
+)
+UPDATE mainspring.live_jobs SET rechecks = least(rechecks + 1, 20)
+WHERE id = ANY (ARRAY(SELECT late.id FROM late))
+RETURNING id, queue, state, fence

@@ -1,0 +1,103 @@
+-- name: next_due
+-- For each queue and priority the first due time at or after its lower bound: one index probe each.
+SELECT asked.queue, min(first.due_at) AS due_at, (SELECT clock_timestamp()) AS now
+FROM unnest($1::text[], $2::smallint[], $3::timestamptz[]) AS asked (queue, priority, bound)
+CROSS JOIN LATERAL (
+    SELECT live_jobs.due_at FROM mainspring.live_jobs
+    WHERE live_jobs.queue = asked.queue AND live_jobs.state IN ('scheduled', 'blocked')
+        AND live_jobs.priority = asked.priority AND live_jobs.due_at >= asked.bound
+    ORDER BY live_jobs.due_at LIMIT 1
+) AS first
+GROUP BY asked.queue
+
+-- name: lock_queue
+-- Whoever holds the row counts the credit; another scheduler goes on to the next queue.
+SELECT name, release_window FROM mainspring.queues
+WHERE name = $1 AND NOT paused AND backs_off_until <= clock_timestamp()
+FOR UPDATE SKIP LOCKED
+
+-- name: usage
+-- What the queue has in the broker, and how many slots of its limit are held. A statement after the lock's,
+-- so that its snapshot holds what the row's previous owner committed.
+SELECT
+    count(*) FILTER (WHERE live_jobs.state = 'enqueued') AS enqueued,
+    count(*) FILTER (WHERE live_jobs.state = 'admitted') AS admitted,
+    (
+        SELECT count(*) FROM mainspring.live_jobs WHERE live_jobs.queue = $1 AND live_jobs.state = 'running'
+        AND EXISTS (SELECT FROM mainspring.limits WHERE limits.queue = $1)
+    ) AS running,
+    (SELECT limits.most FROM mainspring.limits WHERE limits.queue = $1 AND limits.kind = 'concurrency') AS most
+FROM mainspring.live_jobs
+WHERE live_jobs.queue = $1 AND live_jobs.state IN ('enqueued', 'admitted')
+
+-- name: release
+-- By priority, then due time. The picks are materialised: a plan that joins must not change their number.
+-- The scalar sub-select makes the clock a constant that the index can use.
+WITH due AS MATERIALIZED (
+    SELECT picked.id
+    FROM generate_series(0, 9) AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT live_jobs.id FROM mainspring.live_jobs
+        WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
+            AND live_jobs.priority = level.priority
+            AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
+            AND live_jobs.due_at <= (SELECT clock_timestamp())
+        ORDER BY live_jobs.due_at, live_jobs.id
+        LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) AS picked
+    LIMIT $2
+),
+released AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'enqueued', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, reason = NULL
+    WHERE id = ANY (ARRAY(SELECT due.id FROM due))
+    RETURNING id, fence, priority, due_at
+),
+placed AS MATERIALIZED (
+    SELECT id, fence, priority, due_at, row_number() OVER (ORDER BY priority, due_at, id) AS place FROM released
+)
+INSERT INTO mainspring.outbox (queue, ids, tickets)
+SELECT $1, array_agg(placed.id ORDER BY placed.place), array_agg(placed.fence ORDER BY placed.place)
+FROM placed
+GROUP BY (placed.place - 1) / $4
+RETURNING
+    id, ids, tickets,
+    (SELECT array_agg(reached.due_at ORDER BY reached.priority) FROM (
+        SELECT level.priority, max(placed.due_at) AS due_at
+        FROM generate_series(0, 9) AS level (priority) LEFT JOIN placed ON placed.priority = level.priority
+        GROUP BY level.priority
+    ) AS reached) AS reached
+
+-- name: delete_outbox
+DELETE FROM mainspring.outbox WHERE id = ANY ($1::bigint[])
+
+-- name: take_stale_outbox
+-- Rows that no scheduler has published in time. The lock is short: publishing twice is harmless.
+SELECT id, queue, ids, tickets, extract(epoch FROM clock_timestamp() - created_at)::double precision AS age
+FROM mainspring.outbox
+WHERE created_at < (SELECT clock_timestamp()) - $1::interval
+ORDER BY id
+LIMIT 100
+FOR UPDATE SKIP LOCKED
+
+-- name: put_back
+-- A returned message: its jobs wait in Postgres again, and their queue backs off alone.
+WITH locked AS MATERIALIZED (
+    SELECT live_jobs.id
+    FROM (SELECT a.id, a.ticket FROM unnest($2::uuid[], $3::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
+    CROSS JOIN LATERAL (
+        SELECT live_jobs.id FROM mainspring.live_jobs
+        WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket AND live_jobs.state = 'enqueued' FOR UPDATE
+    ) AS live_jobs
+),
+backed_off AS (
+    UPDATE mainspring.queues SET backs_off_until = clock_timestamp() + $4::interval WHERE name = $1
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, details) SELECT id, 'return', '{"reason": "unroutable"}' FROM locked
+)
+UPDATE mainspring.live_jobs
+SET state = 'scheduled', reason = 'unroutable', fence = fence + 1, due_at = clock_timestamp() + $4::interval
+WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
+RETURNING id

@@ -1,0 +1,122 @@
+"""From due rows to outbox rows: what a scheduler's release reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from mainspring.domain.admission import credit
+from mainspring.domain.job import JobRef
+from mainspring.store.pool import Conn
+from mainspring.store.sql import load
+
+_SQL = load("release")
+PRIORITIES = 10
+ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class OutboxBatch(NamedTuple):
+    """A committed batch that is to be published."""
+
+    id: int
+    queue: str
+    refs: tuple[JobRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What one release did, and whether the credit ended it."""
+
+    batches: tuple[OutboxBatch, ...] = ()
+    count: int = 0
+    credit: int = 0
+    is_locked_elsewhere: bool = False
+
+
+@dataclass(slots=True)
+class Bounds:
+    """Where each queue's scan begins: the due time that an earlier release of this process has reached.
+
+    Behind the bound lie the index entries of jobs that were released; while some transaction is held open,
+    vacuum can't remove them, and a scan from the start would walk over all of them. New jobs are never due
+    before the moment they are written, so little can appear behind the bound: a job of a transaction that
+    committed late. ``margin`` covers the usual ones, and the full sweep that ``forget`` allows finds the rest.
+    """
+
+    margin: timedelta = timedelta(milliseconds=250)
+    _reached: dict[str, list[datetime]] = field(default_factory=dict)
+
+    def of(self, queue: str) -> list[datetime]:
+        """The lower bound of each priority."""
+        return self._reached.get(queue, [ALWAYS] * PRIORITIES)
+
+    def advance(self, queue: str, reached: Sequence[datetime | None]) -> None:
+        """Remember how far a release got in each priority."""
+        self._reached[queue] = [
+            max(bound, instant - self.margin) if instant is not None else bound
+            for bound, instant in zip(self.of(queue), reached, strict=True)
+        ]
+
+    def forget(self, queue: str | None = None) -> None:
+        """Begin the next scan of one queue, or of all, at the start."""
+        if queue is None:
+            self._reached.clear()
+        else:
+            self._reached.pop(queue, None)
+
+
+async def next_due(connection: Conn, queues: Sequence[str], bounds: Bounds) -> dict[str, timedelta]:
+    """For each queue with waiting jobs: how long until the first is due (0 or less: now)."""
+    asked = [(queue, priority, bound) for queue in queues for priority, bound in enumerate(bounds.of(queue))]
+    if not asked:
+        return {}
+    rows = await connection.fetch(_SQL["next_due"], *zip(*asked, strict=True))
+    return {row["queue"]: row["due_at"] - row["now"] for row in rows}
+
+
+async def release(connection: Conn, queue: str, bounds: Bounds, refs_in_batch: int = 100) -> Released:
+    """Release what is due in ``queue``, as far as its credit goes. Call it in a transaction of its own."""
+    row = await connection.fetchrow(_SQL["lock_queue"], queue)
+    if row is None:
+        return Released(is_locked_elsewhere=True)
+    usage = await connection.fetchrow(_SQL["usage"], queue)
+    assert usage is not None  # noqa: S101  an aggregate returns one row
+    in_broker = usage["enqueued"] + usage["admitted"]
+    free = credit(
+        row["release_window"],
+        in_broker,
+        usage["enqueued"],
+        usage["most"],
+        usage["admitted"] + usage["running"],
+    )
+    if not free:
+        return Released()
+    # A blocked job keeps an old due time: a queue with a limit is scanned from the start.
+    starts = bounds.of(queue) if usage["most"] is None else [ALWAYS] * PRIORITIES
+    rows = await connection.fetch(_SQL["release"], queue, free, starts, refs_in_batch)
+    batches = tuple(OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows)
+    if rows:
+        bounds.advance(queue, rows[0]["reached"])
+    return Released(batches, sum(len(batch.refs) for batch in batches), free)
+
+
+async def delete_outbox(connection: Conn, ids: Sequence[int]) -> None:
+    """Forget batches that have been published."""
+    await connection.execute(_SQL["delete_outbox"], ids)
+
+
+async def take_stale_outbox(connection: Conn, older_than: timedelta) -> tuple[list[OutboxBatch], float]:
+    """Batches that nobody has published in time, and the age in seconds of the oldest (0 when there are none)."""
+    rows = await connection.fetch(_SQL["take_stale_outbox"], older_than)
+    batches = [OutboxBatch(row["id"], row["queue"], tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows]
+    return batches, max((row["age"] for row in rows), default=0.0)
+
+
+async def put_back(connection: Conn, batch: OutboxBatch, backoff: timedelta) -> list[UUID]:
+    """The broker returned the batch: its jobs wait in Postgres again, and the queue backs off."""
+    ids, tickets = zip(*batch.refs, strict=True)
+    rows = await connection.fetch(_SQL["put_back"], batch.queue, ids, tickets, backoff)
+    return [row["id"] for row in rows]

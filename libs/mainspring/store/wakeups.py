@@ -1,0 +1,32 @@
+"""LISTEN on a connection of its own. A wake-up carries no data, and the system works without it, a little later."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from mainspring.domain.errors import DatabaseUnavailable
+from mainspring.domain.retry import reconnect_delay
+from mainspring.store.pool import connect, translated
+
+
+async def listen(url: str, name: str, channel: str, wake: Callable[[], None]) -> None:
+    """Call ``wake`` at each notification, and after each reconnect, until cancelled."""
+    failures = 0
+    while True:
+        try:
+            connection = await connect(url, f"{name}-listen")
+            closed = asyncio.Event()
+            connection.add_termination_listener(lambda _, closed=closed: closed.set())
+            try:
+                with translated():
+                    await connection.add_listener(channel, lambda *_: wake())
+                failures = 0
+                wake()
+                await closed.wait()
+            finally:
+                await connection.close(timeout=1)
+        except DatabaseUnavailable:
+            failures += 1
+        await asyncio.sleep(reconnect_delay(failures, random.random()) if failures else 0)  # noqa: S311  a delay

@@ -1,0 +1,1 @@
+"""What the outside sees of a process: log lines and metrics. Nothing here decides anything."""

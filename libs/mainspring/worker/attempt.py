@@ -1,0 +1,61 @@
+"""One execution of a job by this worker, from its claim to its settlement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mainspring.broker.consumer import Delivery
+from mainspring.domain.job import JobRef
+from mainspring.domain.settlement import Ending, Standing
+from mainspring.store.claims import ClaimedJob
+from mainspring.worker.watchdog import boot_time
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A claimed job in this worker's hands."""
+
+    job: ClaimedJob
+    #: The message that brought it, and its reference in there.
+    delivery: Delivery
+    ref: JobRef
+    #: Until this instant of the boot-time clock the lease is surely ours.
+    trusted_until: float
+    started_at: float = field(default_factory=boot_time)
+    cancel_requested: bool = False
+    #: Why the handler was told to stop, once it was; its own answer no longer counts then.
+    stopped_by: Ending | None = None
+    #: When the runner is killed if the handler has not ended.
+    kill_at: float = float("inf")
+
+    @property
+    def key(self) -> str:
+        """The name of this attempt between supervisor and runner."""
+        return f"{self.job.id}:{self.job.fence}"
+
+    def seconds(self) -> float:
+        """How long it has been running."""
+        return boot_time() - self.started_at
+
+    def standing(self) -> Standing:
+        """What is left of the job's budget."""
+        return Standing(self.job.attempts_used, self.job.policy, self.job.hand_backs, self.cancel_requested)
+
+    def order(self) -> dict[str, Any]:
+        """What the runner needs to run it, as JSON values."""
+        job = self.job
+        return {
+            "key": self.key,
+            "id": str(job.id),
+            "task": job.task,
+            "queue": job.queue,
+            "payload": job.payload,
+            "attempt": job.attempt,
+            "fence": job.fence,
+            "claim_id": str(job.claim_id),
+            "timeout": job.timeout.total_seconds(),
+            "idempotency_key": job.idempotency_key,
+            "schedule": job.schedule,
+            "nominal_at": job.nominal_at.isoformat() if job.nominal_at else None,
+        }

@@ -1,0 +1,46 @@
+"""Enforcing ends: a handler that overruns its timeout or doesn't obey a stop loses its runner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mainspring.domain.settlement import AttemptError, Ending
+from mainspring.domain.states import Outcome
+from mainspring.runtime.loop import Pass
+from mainspring.worker.attempt import Attempt
+from mainspring.worker.slots import Slots
+from mainspring.worker.watchdog import boot_time
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Looks at every attempt; ``grace`` is what a handler gets between being told to stop and the kill."""
+
+    slots: Slots
+    grace: float
+
+    async def run_once(self) -> Pass:
+        """Stop what is over time or no longer trusted; kill what was told to stop and didn't."""
+        now = boot_time()
+        ended = 0
+        for attempt in self.slots.attempts():
+            ending = self._overrun(attempt, now)
+            if ending is not None:
+                self.slots.stop(attempt, ending)
+                ended += 1
+            if now > attempt.kill_at:
+                attempt.kill_at = float("inf")
+                self.slots.kill(attempt)
+        return Pass(done=ended)
+
+    def _overrun(self, attempt: Attempt, now: float) -> Ending | None:
+        if attempt.stopped_by is not None:
+            return None
+        limit = attempt.job.timeout.total_seconds()
+        # The runner itself cancels an async handler at its timeout; this is for those that don't end by it.
+        if attempt.seconds() > limit + self.grace / 2:
+            return Ending(Outcome.TIMED_OUT, error=AttemptError("Timeout", f"not done after {limit:g} s"))
+        if now > attempt.trusted_until:
+            error = AttemptError("LeaseLost", "the lease could not be extended in time")
+            return Ending(Outcome.WORKER_LOST, error=error)
+        return None

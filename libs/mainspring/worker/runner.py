@@ -1,0 +1,132 @@
+"""The runner process: it loads users' modules, runs the orders of its supervisor, and reports each ending.
+
+Started by the supervisor as ``python -m mainspring.worker.runner``; two pipes come with it, one for frames and
+one for the watchdog's words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import uvloop
+
+from mainspring.domain.errors import MainspringError
+from mainspring.domain.settlement import AttemptError, Ending
+from mainspring.domain.states import Outcome
+from mainspring.store.pool import Database
+from mainspring.tasks import TaskRegistry
+from mainspring.telemetry import logs
+from mainspring.worker import watchdog
+from mainspring.worker.executor import Committed, execute
+from mainspring.worker.frames import read_frame, write_frame
+from mainspring.worker.loader import catalogue_entry, load
+
+log = logs.get_logger(__name__)
+#: Where the supervisor puts the database's URL: an argument could be read by every user of the machine.
+DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
+
+
+class Runner:
+    """Runs orders side by side and sends their endings, all of one turn of the loop in one frame."""
+
+    def __init__(self, tasks: TaskRegistry, database: Database, slots: int, writer: asyncio.StreamWriter) -> None:
+        self._tasks = tasks
+        self._database = database
+        self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="handler")
+        self._writer = writer
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._ended: list[dict[str, Any]] = []
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        """Obey frames until the supervisor closes the pipe."""
+        write_frame(self._writer, {"ready": [catalogue_entry(one) for one in self._tasks]})
+        while (frame := await read_frame(reader)) is not None:
+            for order in frame.get("run", ()):
+                self._start(order)
+            for key in frame.get("cancel", ()):
+                if key in self._running:
+                    self._running[key].cancel()
+
+    def _start(self, order: dict[str, Any]) -> None:
+        self._running[order["key"]] = asyncio.create_task(self._run(order), name=order["key"])
+
+    async def _run(self, order: dict[str, Any]) -> None:
+        key = order["key"]
+        try:
+            ending = await execute(order, self._tasks, self._database, self._threads)
+        except asyncio.CancelledError:
+            ending = Ending(Outcome.CANCELLED)
+        del self._running[key]
+        self._report({"key": key, **_as_json(ending)})
+
+    def _report(self, ended: dict[str, Any]) -> None:
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._ended.append(ended)
+
+    def _flush(self) -> None:
+        ended, self._ended = self._ended, []
+        write_frame(self._writer, {"ended": ended})
+
+
+def _as_json(ending: Ending) -> dict[str, Any]:
+    return {
+        "outcome": ending.outcome.value,
+        "result": ending.result,
+        "error": ending.error.as_json() if ending.error else None,
+        "permanent": ending.is_permanent,
+        "delay": ending.delay.total_seconds() if ending.delay is not None else None,
+        "committed": isinstance(ending, Committed),
+    }
+
+
+def ending_from(frame: dict[str, Any]) -> tuple[Ending, bool]:
+    """Supervisor's side: an ending as a runner reported it, and whether it is committed already."""
+    error = AttemptError(**frame["error"]) if frame["error"] else None
+    delay = timedelta(seconds=frame["delay"]) if frame["delay"] is not None else None
+    ending = Ending(Outcome(frame["outcome"]), frame["result"], error, frame["permanent"], delay)
+    return ending, frame["committed"]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="mainspring-runner")
+    parser.add_argument("--frames-fd", type=int, required=True)
+    parser.add_argument("--watch-fd", type=int, required=True)
+    parser.add_argument("--slots", type=int, required=True)
+    parser.add_argument("modules", nargs="+")
+    return parser.parse_args()
+
+
+async def _main(arguments: argparse.Namespace, tasks: TaskRegistry) -> None:
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=arguments.frames_fd))
+    async with Database(os.environ[DATABASE_VARIABLE], "runner", most=min(arguments.slots, 10)) as database:
+        await Runner(tasks, database, arguments.slots, writer).serve(reader)
+
+
+def main() -> int:
+    """Run until the supervisor closes the pipe."""
+    arguments = _arguments()
+    watchdog.start(arguments.watch_fd)
+    logs.configure("runner")
+    # The supervisor decides how a stop goes; a signal to the whole group must not cut handlers short.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        tasks = load(arguments.modules)
+    except MainspringError as error:
+        log.error("the runner can't start", error=str(error))
+        return 2
+    uvloop.run(_main(arguments, tasks))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

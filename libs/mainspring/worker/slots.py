@@ -1,0 +1,127 @@
+"""The worker's slots: which attempts run here, who runs them, and where their endings go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from mainspring.domain.settlement import Ending
+from mainspring.domain.states import Outcome
+from mainspring.telemetry import metrics
+from mainspring.worker.attempt import Attempt
+from mainspring.worker.job_log import log_started
+from mainspring.worker.reporter import Reporter
+from mainspring.worker.runner_pool import RunnerPool
+from mainspring.worker.runner_process import RunnerSpec
+from mainspring.worker.watchdog import boot_time
+
+
+class Slots:
+    """``slots`` places for attempts. A slot is free again when its handler has ended; a lease is kept until settled."""
+
+    def __init__(self, spec: RunnerSpec, *, runners: int, slots: int, reporter: Reporter, grace: float) -> None:
+        self._reporter = reporter
+        self._grace = grace
+        self._attempts: dict[str, Attempt] = {}
+        self._in_slots: set[str] = set()
+        self._reports: set[asyncio.Task[None]] = set()
+        self.pool = RunnerPool(spec, runners, self._ended)
+        self.total = slots
+        self.slot_freed = asyncio.Event()
+        metrics.SLOTS.set(slots)
+
+    @property
+    def free(self) -> int:
+        """Slots that no handler occupies; none while no runner is ready."""
+        return max(self.total - len(self._in_slots), 0) if self.pool.is_ready.is_set() else 0
+
+    def attempts(self) -> list[Attempt]:
+        """Everything that holds a lease here, in the order of ids so that two batches lock alike."""
+        return sorted(self._attempts.values(), key=lambda attempt: attempt.job.id)
+
+    def start(self, attempts: Iterable[Attempt]) -> None:
+        """Put claimed jobs into slots and run them."""
+        batch = list(attempts)
+        for attempt in batch:
+            self._attempts[attempt.key] = attempt
+            self._in_slots.add(attempt.key)
+        metrics.SLOTS_BUSY.set(len(self._in_slots))
+        log_started(batch)
+        self.pool.place(batch)
+
+    def stop(self, attempt: Attempt, ending: Ending) -> None:
+        """Ask a handler to stop; however it ends, ``ending`` is what is recorded, unless it has committed."""
+        if attempt.stopped_by is None:
+            attempt.stopped_by = ending
+            attempt.kill_at = boot_time() + self._grace
+            self.pool.stop_handler(attempt)
+
+    def kill(self, attempt: Attempt) -> None:
+        """Kill the runner of a handler that was asked to stop and didn't."""
+        self.pool.kill_runner_of(attempt)
+
+    def permit(self) -> None:
+        """Renew the runners' permissions after a beat."""
+        self.pool.permit()
+
+    def hand_back(self, attempts: Iterable[Attempt]) -> None:
+        """Settle jobs that were claimed and never started, uncounted."""
+        for attempt in attempts:
+            self._attempts[attempt.key] = attempt
+            self._report(attempt, Ending(Outcome.HANDED_BACK), False)
+
+    async def stop_all(self, grace: float) -> None:
+        """Give what runs ``grace`` seconds, hand back the rest, settle everything, end the runners."""
+        deadline = boot_time() + grace
+        while self._in_slots and boot_time() < deadline:
+            self.slot_freed.clear()
+            await _wait_for(self.slot_freed, deadline - boot_time())
+        for attempt in self.attempts():
+            if attempt.key in self._in_slots:
+                self.stop(attempt, Ending(Outcome.HANDED_BACK))
+        while self._in_slots and boot_time() < deadline + self._grace:
+            self.slot_freed.clear()
+            await _wait_for(self.slot_freed, deadline + self._grace - boot_time())
+        await self.pool.close()
+        for attempt in self.attempts():
+            if attempt.key in self._in_slots:
+                self._ended(attempt, attempt.stopped_by or Ending(Outcome.HANDED_BACK), False)
+        if self._reports:
+            await asyncio.wait(self._reports, timeout=self._grace)
+
+    def _ended(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
+        if attempt.key not in self._in_slots:
+            return
+        self._in_slots.discard(attempt.key)
+        metrics.SLOTS_BUSY.set(len(self._in_slots))
+        self.slot_freed.set()
+        self._report(attempt, ending if is_committed else _final_word(attempt, ending), is_committed)
+
+    def _report(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
+        report = asyncio.create_task(self._reporter.report(attempt, ending, is_committed))
+        self._reports.add(report)
+        report.add_done_callback(lambda task: self._reported(attempt, task))
+
+    def _reported(self, attempt: Attempt, report: asyncio.Task[None]) -> None:
+        self._reports.discard(report)
+        self._attempts.pop(attempt.key, None)
+        if not report.cancelled() and report.exception() is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"settling job {attempt.job.id} failed", "exception": report.exception()}
+            )
+
+
+def _final_word(attempt: Attempt, ending: Ending) -> Ending:
+    """A handler that was told to stop ends as it was told, but a success still counts unless it came too late."""
+    told = attempt.stopped_by
+    if told is None or (ending.outcome is Outcome.SUCCEEDED and told.outcome is not Outcome.TIMED_OUT):
+        return ending
+    return told
+
+
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(max(seconds, 0)):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,53 @@
+"""Composition of the api."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
+from mainspring.runtime.health import listen, server_for
+from mainspring.runtime.loop import Loop
+from mainspring.runtime.payload_schema import REFRESH_SECONDS, PayloadSchemas
+from mainspring.runtime.service import Service, run
+from mainspring.runtime.settings import read
+from mainspring.runtime.submit import Submitter
+from mainspring.runtime.wake import Wake
+from mainspring.store.migrate import wait_for_schema
+from mainspring.store.pool import Database
+from mainspring.telemetry.logs import get_logger
+from mainspring_services.api.app import make_app
+from mainspring_services.api.settings import ApiSettings
+from mainspring_services.api.state import ApiState
+
+NAME = "api"
+log = get_logger(__name__)
+
+
+async def serve(service: Service) -> None:
+    """Serve HTTP until the stop."""
+    settings = cast(ApiSettings, service.settings)
+    settings.check_access()
+    listener = listen(settings.host, settings.port)
+    await wait_for_schema(settings.direct_url, NAME)
+    async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
+        wake = Wake(database)
+        schemas = PayloadSchemas(database)
+        await schemas.run_once()
+        parts = ApiState(database, wake, Submitter(database, wake), schemas, service.health)
+        service.start_loops(
+            [
+                Loop("payload_schemas", schemas.run_once, REFRESH_SECONDS),
+                Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+            ]
+        )
+        service.guard(
+            "http", server_for(make_app(parts, settings), h11_max_incomplete_event_size=65_536).serve_on(listener)
+        )
+        log.info("listening", host=settings.host, port=listener.getsockname()[1], auth=settings.auth)
+        await service.wait_for_stop()
+        await service.stop_tasks()
+
+
+def main() -> int:
+    """Run the service and return its exit code."""
+    return run(NAME, lambda: read(ApiSettings), serve)

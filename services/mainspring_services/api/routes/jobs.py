@@ -1,0 +1,128 @@
+"""/v1/jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound
+from mainspring.domain.job import JobRequest
+from mainspring.domain.states import FINAL
+from mainspring.domain.states import State as JobState
+from mainspring.runtime.submit import Accepted
+from mainspring.store import attempts, jobs
+from mainspring.store.pool import Conn
+from mainspring_services.api.body import parsed, read_json
+from mainspring_services.api.schemas.jobs import JobIn, attempt_out, event_out, job_out
+from mainspring_services.api.state import ApiState, State
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+MOST_IN_BATCH = 10_000
+RESULT_POLL_SECONDS = 0.1
+
+
+@router.post("", status_code=201)
+async def submit(request: Request, state: State) -> Response:
+    """Submit a job."""
+    one = parsed(JobIn, await read_json(request)).request(request.headers.get("idempotency-key"))
+    state.schemas.check(one)
+    accepted = await state.submitter.submit(one)
+    headers = {"Location": f"/v1/jobs/{accepted.id}"} | (
+        {"Idempotency-Replayed": "true"} if accepted.is_replayed else {}
+    )
+    return Response(accepted.answer, 201, headers, media_type="application/json")
+
+
+@router.post("/batch", status_code=201)
+async def submit_batch(request: Request, state: State) -> Response:
+    """Submit up to 10,000 jobs, all or none."""
+    body = await read_json(request)
+    entries = body.get("jobs") if isinstance(body, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise InvalidInput("jobs", "must be a list with at least one job")
+    if len(entries) > MOST_IN_BATCH:
+        raise InvalidInput("jobs", f"at most {MOST_IN_BATCH}, not {len(entries)}")
+    requests = [_batch_entry(index, entry, state) for index, entry in enumerate(entries)]
+    accepted = await state.submitter.submit_many(requests)
+    return Response(_batch_answer(accepted), 201, media_type="application/json")
+
+
+def _batch_entry(index: int, entry: Any, state: ApiState) -> JobRequest:
+    try:
+        one: JobRequest = parsed(JobIn, entry).request()
+        state.schemas.check(one)
+    except InvalidInput as error:
+        raise InvalidInput(f"jobs.{index}.{error.field}", error.message) from None
+    return one
+
+
+def _batch_answer(accepted: list[Accepted]) -> str:
+    return '{"jobs": [' + ", ".join(one.answer for one in accepted) + "]}"
+
+
+@router.get("/{job_id}")
+async def show(job_id: UUID, state: State) -> dict[str, Any]:
+    """A job with its attempts and events."""
+
+    async def work(connection: Conn) -> dict[str, Any]:
+        row = await jobs.get(connection, job_id)
+        if row is None:
+            raise NotFound(f"no job {job_id}")
+        return job_out(row) | {
+            "attempts": [attempt_out(one) for one in await attempts.attempts_of(connection, job_id)],
+            "events": [event_out(one) for one in await jobs.events_of(connection, job_id)],
+        }
+
+    return await state.database.run(work)
+
+
+@router.get("/{job_id}/result")
+async def result(job_id: UUID, state: State, wait: float = Query(default=0, ge=0, le=60)) -> Response:
+    """The result: 200 when done, 202 when not yet, 410 when the job is dead or cancelled."""
+    deadline = asyncio.get_running_loop().time() + wait
+    while True:
+        row = await state.database.run(lambda connection: jobs.get(connection, job_id))
+        if row is None:
+            raise NotFound(f"no job {job_id}")
+        job = job_out(row)
+        if job["state"] in FINAL or asyncio.get_running_loop().time() >= deadline:
+            return _result(job)
+        await asyncio.sleep(RESULT_POLL_SECONDS)
+
+
+def _result(job: dict[str, Any]) -> Response:
+    shown = {name: job[name] for name in ("id", "state", "reason", "result", "error")}
+    if job["state"] == JobState.SUCCEEDED:
+        return JSONResponse(shown)
+    return JSONResponse(shown, 410 if job["state"] in FINAL else 202)
+
+
+@router.post("/{job_id}/cancel")
+async def cancel(job_id: UUID, state: State) -> dict[str, Any]:
+    """Cancel: at once when it waits; a running one is asked to stop, and stays `running` until it has."""
+    found = await state.database.run_in_transaction(lambda connection: jobs.cancel(connection, job_id, "api"))
+    if found is None:
+        raise NotFound(f"no job {job_id}")
+    if found in FINAL and found is not JobState.CANCELLED:
+        raise Conflict(f"job {job_id} is {found} already")
+    return await show(job_id, state)
+
+
+@router.post("/{job_id}/retry")
+async def retry(job_id: UUID, state: State) -> dict[str, Any]:
+    """Redrive a dead or cancelled job; make a retrying one due now."""
+
+    async def work(connection: Conn) -> bool:
+        return await jobs.redrive(connection, job_id, "api") or await jobs.hasten_retry(connection, job_id, "api")
+
+    if not await state.database.run_in_transaction(work):
+        found = await state.database.run(lambda connection: jobs.state_of(connection, job_id))
+        if found is None:
+            raise NotFound(f"no job {job_id}")
+        raise Conflict(f"job {job_id} is {found}: only a dead, cancelled or retrying job can be retried")
+    state.wake.call()
+    return await show(job_id, state)

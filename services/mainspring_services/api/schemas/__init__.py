@@ -1,0 +1,1 @@
+"""What travels over HTTP, as models: requests in, answers out."""

@@ -1,0 +1,91 @@
+"""One due message: admitted or returned, then on to the work queue, then acknowledged.
+
+Without a limit the jobs go on under the tickets that they have, and Postgres isn't asked. What a commit or a
+confirm has made redundant is settled; anything else leaves the message with the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+
+from mainspring.broker.consumer import Delivery
+from mainspring.broker.messages import split
+from mainspring.broker.publisher import Publisher
+from mainspring.domain.errors import Unavailable
+from mainspring.domain.job import JobRef
+from mainspring.domain.retry import reconnect_delay
+from mainspring.store import admission
+from mainspring.store.pool import Conn, Database
+from mainspring.telemetry import metrics
+from mainspring.telemetry.logs import get_logger
+from mainspring_services.dispatcher.fleet_view import FleetView
+
+log = get_logger(__name__)
+#: A message that can't be brought on within this many tries goes back to the broker.
+MOST_TRIES = 4
+PAUSED_DELAY = timedelta(seconds=1)
+
+
+class Dispatch:
+    """Takes deliveries and brings each to its end, side by side."""
+
+    def __init__(self, database: Database, publisher: Publisher, view: FleetView) -> None:
+        self._database = database
+        self._publisher = publisher
+        self._view = view
+        self._at_work: set[asyncio.Task[None]] = set()
+
+    def receive(self, delivery: Delivery) -> None:
+        """Begin with a message."""
+        work = asyncio.create_task(self._dispatch(delivery))
+        self._at_work.add(work)
+        work.add_done_callback(self._at_work.discard)
+
+    async def finish(self) -> None:
+        """Wait until all messages in hand are brought to their end."""
+        if self._at_work:
+            await asyncio.wait(self._at_work, timeout=5)
+
+    async def _dispatch(self, delivery: Delivery) -> None:
+        for failures in range(1, MOST_TRIES + 1):
+            try:
+                await self._bring_on(delivery)
+            except Unavailable as error:
+                log.warning("dispatch delayed", queue=delivery.batch.queue, error=str(error))
+                await asyncio.sleep(reconnect_delay(failures, random.random(), 1.0))  # noqa: S311  a delay
+            else:
+                return
+        await delivery.give_back()
+
+    async def _bring_on(self, delivery: Delivery) -> None:
+        queue, refs = delivery.batch.queue, delivery.batch.refs
+        if self._view.is_paused(queue):
+            await self._return(refs, "paused")
+        elif self._view.has_limit(queue):
+            await self._publish(queue, await self._admit(queue, refs))
+        else:
+            await self._publish(queue, refs)
+        await delivery.settle(refs)
+
+    async def _admit(self, queue: str, refs: Sequence[JobRef]) -> Sequence[JobRef]:
+        async def work(connection: Conn) -> admission.Admission | None:
+            return await admission.admit(connection, queue, refs)
+
+        answer = await self._database.run_in_transaction(work)
+        if answer is None:
+            return refs
+        metrics.BLOCKED.labels(queue).inc(answer.blocked)
+        metrics.STALE.labels("dispatch").inc(answer.stale)
+        return answer.admitted
+
+    async def _return(self, refs: Sequence[JobRef], reason: str) -> None:
+        count = await self._database.run(lambda connection: admission.give_back(connection, refs, reason, PAUSED_DELAY))
+        metrics.RETURNED.labels(reason).inc(count)
+
+    async def _publish(self, queue: str, refs: Sequence[JobRef]) -> None:
+        batches = list(split(queue, refs, self._view.refs_in_message(queue)))
+        await asyncio.gather(*(self._publisher.publish_work(batch) for batch in batches))
+        metrics.DISPATCHED.labels(queue).inc(len(refs))

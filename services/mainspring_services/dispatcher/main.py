@@ -1,0 +1,57 @@
+"""Composition of the dispatcher."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from mainspring.broker.consumer import Consumer
+from mainspring.broker.publisher import Publisher
+from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
+from mainspring.runtime.loop import Loop
+from mainspring.runtime.service import Service, run
+from mainspring.runtime.settings import read
+from mainspring.store.migrate import wait_for_schema
+from mainspring.store.pool import Database
+from mainspring_services.dispatcher.dispatch import Dispatch
+from mainspring_services.dispatcher.fleet_view import FleetView
+from mainspring_services.dispatcher.settings import DispatcherSettings
+from mainspring_services.dispatcher.watch_fleet import ConsumeOrNot, WatchFleet
+
+NAME = "dispatcher"
+
+
+async def serve(service: Service) -> None:
+    """Consume the due queues until the stop."""
+    settings = cast(DispatcherSettings, service.settings)
+    await wait_for_schema(settings.direct_url, NAME)
+    publisher = Publisher(settings.amqp_url, NAME)
+    view = FleetView()
+    async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
+        dispatch = Dispatch(database, publisher, view)
+        consumer = Consumer(
+            settings.amqp_url,
+            NAME,
+            prefetch=settings.prefetch,
+            receive=dispatch.receive,
+            on_state=service.health.broker,
+        )
+        watch = WatchFleet(database, view)
+        await watch.run_once()
+        service.guard("consumer", consumer.run())
+        service.start_loops(
+            [
+                Loop("watch_fleet", watch.run_once, settings.watch_interval),
+                Loop("consume", ConsumeOrNot(consumer, view, service.health, settings.silence).run_once, 0.2),
+                Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+            ]
+        )
+        await service.wait_for_stop()
+        await consumer.stop_consuming()
+        await dispatch.finish()
+        await service.stop_tasks()
+        await publisher.close()
+
+
+def main() -> int:
+    """Run the service and return its exit code."""
+    return run(NAME, lambda: read(DispatcherSettings), serve)

@@ -1,0 +1,90 @@
+"""Composition of the scheduler."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import cast
+
+from mainspring.broker.publisher import Publisher
+from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
+from mainspring.runtime.leader import RENEW_SECONDS, Leadership
+from mainspring.runtime.loop import Loop, Pass
+from mainspring.runtime.service import Service, run
+from mainspring.runtime.settings import read
+from mainspring.store.fleet import DUE_CHANNEL
+from mainspring.store.migrate import wait_for_schema
+from mainspring.store.pool import Database
+from mainspring.store.release import Bounds
+from mainspring.store.wakeups import listen
+from mainspring_services.scheduler.fire_due import FireDue
+from mainspring_services.scheduler.lead import Lead
+from mainspring_services.scheduler.queue_topology import QueueTopology
+from mainspring_services.scheduler.reclaim_expired import ReclaimExpired
+from mainspring_services.scheduler.reconcile import ReconcileEpoch, ReconcileMessages
+from mainspring_services.scheduler.release_due import ReleaseDue
+from mainspring_services.scheduler.republish_outbox import RepublishOutbox
+from mainspring_services.scheduler.settings import SchedulerSettings
+
+NAME = "scheduler"
+#: How often the release scans from the start: finds jobs of transactions that committed late.
+SWEEP_SECONDS = 5.0
+
+
+async def serve(service: Service) -> None:
+    """Run all loops until the stop."""
+    settings = cast(SchedulerSettings, service.settings)
+    await wait_for_schema(settings.direct_url, NAME)
+    publisher = Publisher(settings.amqp_url, NAME)
+    topology = QueueTopology(settings.amqp_url)
+    async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
+        leadership = Leadership(database, "leader")
+        release = _loops(service, settings, database, publisher, topology, leadership)
+        service.guard("listen", listen(settings.direct_url, NAME, DUE_CHANNEL, release.wake.set))
+        await service.wait_for_stop()
+        await service.stop_tasks()
+        await leadership.give_up()
+        await publisher.close()
+        await topology.close()
+
+
+def _loops(
+    service: Service,
+    settings: SchedulerSettings,
+    database: Database,
+    publisher: Publisher,
+    topology: QueueTopology,
+    leadership: Leadership,
+) -> Loop:
+    bounds = Bounds()
+    releases = ReleaseDue(database, publisher, topology, bounds, settings.release_size)
+    release = Loop("release_due", releases.run_once, settings.release_interval)
+    fires = FireDue(database, release.wake.set)
+    republish = RepublishOutbox(database, releases, topology)
+    reclaim = ReclaimExpired(database, publisher, settings.beat)
+    epoch = ReconcileEpoch(database, topology, bounds)
+    messages = ReconcileMessages(database, publisher, timedelta(seconds=settings.unclaimed_after))
+
+    async def sweep() -> Pass:
+        bounds.forget()
+        return Pass()
+
+    service.start_loops(
+        [
+            release,
+            Loop("fire_due", fires.run_once, settings.fire_interval),
+            Loop("republish_outbox", republish.run_once, 1.0),
+            Loop("reclaim_expired", reclaim.run_once, settings.reclaim_interval),
+            Loop("reconcile_epoch", epoch.run_once, settings.probe_interval),
+            Loop("reconcile_messages", messages.run_once, 1.0),
+            Loop("sweep", sweep, SWEEP_SECONDS),
+            Loop("leadership", leadership.renew, RENEW_SECONDS),
+            Loop("lead", Lead(leadership).run_once, 30.0),
+            Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+        ]
+    )
+    return release
+
+
+def main() -> int:
+    """Run the service and return its exit code."""
+    return run(NAME, lambda: read(SchedulerSettings), serve)

@@ -1,0 +1,59 @@
+"""What this scheduler has declared in the broker in the current epoch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from mainspring.broker import topology
+from mainspring.broker.connection import Link, connect, declare, declare_plain, missing_queues
+from mainspring.store.reconcile import Epoch
+
+
+class QueueTopology:
+    """Declares queues once, and can say which of them have gone. Connects when first used."""
+
+    def __init__(self, urls: str) -> None:
+        self._urls = urls
+        self._connecting = asyncio.Lock()
+        self._link: Link | None = None
+        self._declared: set[str] = set()
+
+    async def declare_queue(self, queue: str) -> None:
+        """Declare the due and work queues of ``queue``, if this process hasn't in this epoch."""
+        if queue not in self._declared:
+            await declare(await self._connected(), topology.for_queue(queue))
+            self._declared.add(queue)
+
+    async def declare_all(self, queues: Iterable[str]) -> None:
+        """Declare everything again: after the broker has forgotten."""
+        self._declared.clear()
+        await declare(await self._connected(), topology.fixed())
+        for queue in queues:
+            await self.declare_queue(queue)
+
+    async def mark_epoch(self, epoch: Epoch) -> None:
+        """Declare the epoch's queue: the last step, so that a crash before it is noticed."""
+        await declare_plain(await self._connected(), topology.epoch_queue(str(epoch.id)))
+
+    async def missing(self, epoch: Epoch) -> list[str]:
+        """The queues that should be there and aren't; the epoch's own among them after amnesia."""
+        names = [topology.epoch_queue(str(epoch.id)).name, *(queue.name for queue in topology.fixed().queues)]
+        for queue in sorted(self._declared):
+            names += [topology.due_queue(queue), topology.work_queue(queue)]
+        return await missing_queues(await self._connected(), names)
+
+    def forget(self, queue: str) -> None:
+        """Declare this queue again before its next release."""
+        self._declared.discard(queue)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._link is not None:
+            await self._link.close()
+
+    async def _connected(self) -> Link:
+        async with self._connecting:
+            if self._link is None or self._link.is_closed:
+                self._link = await connect(self._urls, "scheduler.topology")
+            return self._link

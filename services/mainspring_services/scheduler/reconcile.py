@@ -1,0 +1,91 @@
+"""What the broker lost, found from the rows. Two causes, two ways.
+
+*Amnesia*: a queue named by the epoch in Postgres is missing (or any other is). Everything is declared again,
+every job in the broker's hands is scheduled again, and only then is the new epoch's queue declared: a crash on
+the way is noticed by the next probe. *One lost message*: a job that nobody claims is sent again under the same
+ticket; a retry that the ladder doesn't bring is scheduled again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from mainspring.broker import topology
+from mainspring.broker.messages import split
+from mainspring.broker.publisher import Publisher
+from mainspring.domain.job import JobRef
+from mainspring.runtime.loop import Pass
+from mainspring.store import fleet, reconcile
+from mainspring.store.pool import Database
+from mainspring.store.reconcile import Epoch
+from mainspring.store.release import Bounds
+from mainspring.telemetry import metrics
+from mainspring.telemetry.logs import get_logger
+from mainspring_services.scheduler.queue_topology import QueueTopology
+
+log = get_logger(__name__)
+RETRY_OVERDUE = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileEpoch:
+    """Asks whether the broker remembers, and begins a new epoch when it doesn't."""
+
+    database: Database
+    topology: QueueTopology
+    bounds: Bounds
+
+    async def run_once(self) -> Pass:
+        """Probe once."""
+        epoch = await self.database.run(reconcile.epoch)
+        is_current = epoch.topology_version == topology.VERSION
+        missing = await self.topology.missing(epoch) if is_current else ["(another topology version)"]
+        if not missing:
+            return Pass()
+        log.warning("the broker lacks queues: a new epoch begins", missing=missing[:5], count=len(missing))
+        return Pass(done=await self._begin(epoch), again=True)
+
+    async def _begin(self, old: Epoch) -> int:
+        epoch = await self.database.run(lambda connection: reconcile.change_epoch(connection, old, topology.VERSION))
+        if epoch is None:
+            return 0
+        await self.topology.declare_all(queue.name for queue in await self.database.run(fleet.queues))
+        moved = await self._reschedule()
+        await self.topology.mark_epoch(epoch)
+        metrics.RECONCILED.labels("amnesia").inc(moved)
+        log.info("the new epoch has begun", jobs_scheduled_again=moved)
+        return moved
+
+    async def _reschedule(self) -> int:
+        until = await self.database.run(reconcile.now)
+        moved = 0
+        while count := await self.database.run(lambda connection: reconcile.reschedule_forgotten(connection, until)):
+            moved += count
+        self.bounds.forget()
+        return moved
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileMessages:
+    """Finds single lost messages by time."""
+
+    database: Database
+    publisher: Publisher
+    unclaimed_after: timedelta
+
+    async def run_once(self) -> Pass:
+        """Schedule overdue retries; send unclaimed jobs again."""
+        retries = await self.database.run(lambda connection: reconcile.reschedule_retries(connection, RETRY_OVERDUE))
+        metrics.RECONCILED.labels("ladder_message_missing").inc(retries)
+        unclaimed = await self.database.run(
+            lambda connection: reconcile.take_unclaimed(connection, self.unclaimed_after)
+        )
+        by_place: dict[tuple[str, bool], list[JobRef]] = {}
+        for one in unclaimed:
+            by_place.setdefault((one.queue, one.is_admitted), []).append(one.ref)
+        for (queue, is_admitted), refs in by_place.items():
+            for batch in split(queue, refs):
+                await (self.publisher.publish_work if is_admitted else self.publisher.publish_due)(batch)
+        metrics.RECONCILED.labels("unclaimed").inc(len(unclaimed))
+        return Pass(done=retries + len(unclaimed))

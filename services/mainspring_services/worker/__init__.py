@@ -1,0 +1,1 @@
+"""How: claims, executes, heartbeats, settles, acknowledges. The engine is ``mainspring.worker``; this composes it."""

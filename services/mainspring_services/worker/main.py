@@ -1,0 +1,114 @@
+"""Composition of the worker: the supervisor process."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from importlib.metadata import version
+from typing import cast
+
+from mainspring.broker import topology
+from mainspring.broker.consumer import Consumer
+from mainspring.broker.publisher import Publisher
+from mainspring.domain.errors import Misconfigured
+from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
+from mainspring.runtime.loop import Loop
+from mainspring.runtime.service import Service, run
+from mainspring.runtime.settings import read
+from mainspring.store import fleet
+from mainspring.store.claims import Claimant
+from mainspring.store.migrate import wait_for_schema
+from mainspring.store.pool import Database
+from mainspring.worker.deadlines import Deadlines
+from mainspring.worker.intake import Intake
+from mainspring.worker.lease_keeper import LeaseKeeper
+from mainspring.worker.reporter import Reporter
+from mainspring.worker.runner_process import RunnerSpec
+from mainspring.worker.slots import Slots
+from mainspring_services.worker.claim_jobs import ClaimJobs
+from mainspring_services.worker.settings import WorkerSettings, names
+from mainspring_services.worker.show_worker import ShowWorker, queues_of
+
+NAME = "worker"
+DEADLINE_SECONDS = 0.1
+SHOW_SECONDS = 2.0
+
+
+async def serve(service: Service) -> None:
+    """Run jobs until the stop; then hand back what doesn't end in time."""
+    settings = cast(WorkerSettings, service.settings)
+    await wait_for_schema(settings.direct_url, NAME)
+    publisher = Publisher(settings.amqp_url, NAME)
+    async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
+        slots = _slots(settings, Reporter(database, publisher))
+        service.guard("runners", slots.pool.keep())
+        await slots.pool.is_ready.wait()
+        show = _show(settings, database, slots)
+        await database.run(lambda connection: fleet.upsert_tasks(connection, slots.pool.catalogue, show.version))
+        await database.run(lambda connection: fleet.make_queues(connection, show.queues))
+        claimant = Claimant(show.worker_id, show.tasks)
+        intake = Intake(database, publisher, slots, claimant, settings.terms())
+        consumer = _start(service, settings, database, slots, intake, show)
+        await service.wait_for_stop()
+        await consumer.stop_consuming()
+        await intake.stop()
+        await slots.stop_all(settings.stop_grace)
+        await service.stop_tasks()
+        await database.run(lambda connection: fleet.forget_worker(connection, show.worker_id))
+        await publisher.close()
+
+
+def _slots(settings: WorkerSettings, reporter: Reporter) -> Slots:
+    spec = RunnerSpec(names(settings.modules), settings.slots, settings.database_url)
+    return Slots(spec, runners=settings.runners, slots=settings.slots, reporter=reporter, grace=settings.kill_grace)
+
+
+def _show(settings: WorkerSettings, database: Database, slots: Slots) -> ShowWorker:
+    catalogue = slots.pool.catalogue
+    return ShowWorker(
+        database,
+        slots,
+        uuid.uuid4(),
+        version("mainspring"),
+        queues_of(names(settings.queues), catalogue),
+        tuple(sorted(entry["name"] for entry in catalogue)),
+    )
+
+
+def _start(
+    service: Service, settings: WorkerSettings, database: Database, slots: Slots, intake: Intake, show: ShowWorker
+) -> Consumer:
+    consumer = Consumer(
+        settings.amqp_url, NAME, prefetch=settings.prefetch, receive=intake.receive, on_state=service.health.broker
+    )
+    consumer.consume(topology.work_queue(queue) for queue in show.queues)
+    keeper = LeaseKeeper(database, slots, settings.terms(), settings.ack_handover)
+    service.guard("consumer", consumer.run())
+    service.guard("claim_jobs", ClaimJobs(intake, slots, consumer, settings.hold).run())
+    service.start_loops(
+        [
+            Loop("lease_keeper", keeper.run_once, settings.beat),
+            Loop("deadlines", Deadlines(slots, settings.kill_grace).run_once, DEADLINE_SECONDS),
+            Loop("show_worker", show.run_once, SHOW_SECONDS),
+            Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+        ]
+    )
+    return consumer
+
+
+def settings_from(arguments: list[str] | None) -> WorkerSettings:
+    """The settings, with the command line's modules first. Raises Misconfigured."""
+    parser = argparse.ArgumentParser(prog="mainspring worker", description="Run the tasks of these modules.")
+    parser.add_argument("modules", nargs="*", metavar="MODULE")
+    given = parser.parse_args(arguments)
+    settings = read(WorkerSettings)
+    settings.modules = ",".join([*given.modules, *names(settings.modules)])
+    if not settings.modules:
+        raise Misconfigured("name at least one module with tasks, or set MAINSPRING_WORKER_MODULES")
+    settings.terms()
+    return settings
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the service and return its exit code."""
+    return run(NAME, lambda: settings_from(arguments), serve)

@@ -1,0 +1,51 @@
+"""The worker's knobs: ``MAINSPRING_WORKER_<NAME>``."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from mainspring.domain.lease import LeaseTerms
+from mainspring.runtime.settings import Settings
+
+
+class WorkerSettings(Settings):
+    """What a worker can be told."""
+
+    model_config = SettingsConfigDict(env_prefix="MAINSPRING_WORKER_", extra="ignore", populate_by_name=True)
+
+    #: Modules with tasks, separated by commas; the command line's come first.
+    modules: str = ""
+    #: Queues to serve, separated by commas; empty: the queues of its tasks, and `default`.
+    queues: str = ""
+    #: Jobs that run at once.
+    slots: int = Field(default=10, ge=1, le=10_000)
+    #: Runner processes that share the slots.
+    runners: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=256)
+    #: Messages of a queue in hand at most.
+    prefetch: int = Field(default=4, ge=1, le=1000)
+    #: How long a lease lasts, in seconds, by Postgres's clock.
+    lease: float = Field(default=15.0, gt=0)
+    #: How often leases are extended, in seconds.
+    beat: float = Field(default=5.0, gt=0)
+    #: How long before its end a lease is given up, in seconds.
+    margin: float = Field(default=3.0, gt=0)
+    #: A job that runs longer rests on its lease alone; its message is acknowledged. In seconds.
+    ack_handover: float = Field(default=30.0, gt=0)
+    #: What running jobs get at a stop before they are handed back, in seconds.
+    stop_grace: float = Field(default=10.0, ge=0)
+    #: What a handler gets between being told to stop and the end of its process, in seconds.
+    kill_grace: float = Field(default=2.0, gt=0)
+    #: How long jobs of a message wait here for a slot before they are published again, in seconds.
+    hold: float = Field(default=1.0, gt=0)
+
+    def terms(self) -> LeaseTerms:
+        """The lease, the beat and the margin, checked against each other. Raises Misconfigured."""
+        return LeaseTerms(self.lease, self.beat, self.margin)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The parts of a comma-separated setting."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
