@@ -70,9 +70,6 @@ class RetryPolicy:
         return fields | ({"delays": list(self.delays)} if self.delays else {})
 
 
-DEFAULT = RetryPolicy()
-
-
 def policy_from(stored: Mapping[str, Any] | None) -> RetryPolicy:
     """Read a stored policy; fields that are missing take their defaults. Raises InvalidInput."""
     fields = dict(stored or {})
@@ -103,3 +100,7 @@ def reconnect_delay(failures: int, jitter: float, longest: float = 10.0) -> floa
     """Seconds to wait after so many failures in a row to reach a server: from 0.1, doubling, capped."""
     ceiling: float = min(0.1 * 2 ** min(failures, 10), longest)
     return ceiling / 2 + ceiling / 2 * jitter
+
+
+#: The policy of a task that names none: retries after 1, 10 and 60 s.
+DEFAULT = RetryPolicy()

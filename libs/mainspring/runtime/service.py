@@ -33,6 +33,7 @@ class Service:
         self.name = name
         self.settings = settings
         self.health = Health(name)
+        self.health.down("start", "not all is ready yet")
         self.stopping = asyncio.Event()
         self._is_started = False
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -61,6 +62,7 @@ class Service:
     async def wait_for_stop(self) -> None:
         """Say that the start is over; return at the first SIGTERM or SIGINT, or when a background task failed."""
         self._is_started = True
+        self.health.up("start")
         await self.stopping.wait()
 
     async def cancel_unstarted(self, body: asyncio.Task[None]) -> None:

@@ -1,0 +1,180 @@
+"""Mainspring's own services as child processes: for `mainspring dev`, the demo, the benchmarks and the tests.
+
+Each can be killed, stopped, frozen and started again. All of them carry the workspace's mark, so they go with
+the servers however their owner ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from mainspring.devstack import keeper, process
+from mainspring.devstack.errors import RefusedError
+from mainspring.devstack.ports import free_ports
+
+READY_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+
+class ServiceProcess:
+    """One service process, with what is needed to start it again."""
+
+    def __init__(self, name: str, argv: list[str], environment: Mapping[str, str], log_path: Path, port: int) -> None:
+        self.name = name
+        self.log_path = log_path
+        self.port = port
+        self._argv = argv
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process. Raises RefusedError when it doesn't run."""
+        if self._process is None:
+            raise RefusedError(f"{self.name} doesn't run")
+        return self._process.pid
+
+    def pids(self) -> list[int]:
+        """The process and its descendants: a worker's runners among them."""
+        return [self.pid, *process.descendants(self.pid)]
+
+    def start(self) -> None:
+        """Start the process; returns at once."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._argv,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, as a machine's memory killer would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self, timeout: float = STOP_SECONDS) -> int:
+        """SIGTERM; returns the exit code."""
+        return self._end(signal.SIGTERM, timeout)
+
+    def freeze(self) -> None:
+        """SIGSTOP of this process alone: a worker's runners go on."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Start it again after its end."""
+        if self.is_running:
+            self.stop()
+        self.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self, timeout: float = STOP_SECONDS) -> int:
+        """Wait for the end; returns the exit code. Raises subprocess.TimeoutExpired."""
+        if self._process is None:
+            raise RefusedError(f"{self.name} doesn't run")
+        return self._process.wait(timeout)
+
+    def wait_ready(self, timeout: float = READY_SECONDS) -> None:
+        """Wait until /readyz says so. Raises RefusedError with the end of the log."""
+        give_up_at = time.monotonic() + timeout
+        while not self._is_ready():
+            if not self.is_running or time.monotonic() > give_up_at:
+                raise RefusedError(f"{self.name} is not ready:\n{self.log_tail()}")
+            time.sleep(0.02)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of its log."""
+        if not self.log_path.exists():
+            return "(no log)"
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _end(self, signum: signal.Signals, timeout: float = STOP_SECONDS) -> int:
+        if self._process is None:
+            raise RefusedError(f"{self.name} doesn't run")
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signum)
+        return self._process.wait(timeout)
+
+
+class Fleet:
+    """Starts services against two servers and keeps count of them."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        self._environment = dict(environment)
+        self._folder = folder
+        self.services: list[ServiceProcess] = []
+
+    def start(self, service: str, *arguments: str, **settings: object) -> ServiceProcess:
+        """Start a service (``scheduler``, ``dlq_handler``, …); returns at once.
+
+        ``settings`` are its own knobs, in lower case: ``slots=20`` is ``MAINSPRING_WORKER_SLOTS=20``.
+        """
+        (port,) = free_ports(1)
+        prefix = f"MAINSPRING_{service.upper()}_"
+        knobs = {"host": "127.0.0.1", "port": port} if service == "api" else {"health_port": port}
+        environment = self._environment | {
+            prefix + name.upper(): str(value) for name, value in (knobs | settings).items()
+        }
+        log_path = self._folder / f"{service}-{len(self.services)}.log"
+        argv = [sys.executable, "-m", f"mainspring_services.{service}", *arguments]
+        one = ServiceProcess(service, argv, environment, log_path, port)
+        one.start()
+        self.services.append(one)
+        return one
+
+    def wait_ready(self) -> None:
+        """Wait until every running service is ready. Raises RefusedError."""
+        for one in self.services:
+            if one.is_running:
+                one.wait_ready()
+
+    def stop(self) -> None:
+        """Stop all services; what doesn't obey in time is killed."""
+        running = [one for one in self.services if one.is_running]
+        for one in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one.pid, signal.SIGTERM)
+        for one in running:
+            try:
+                one.wait()
+            except subprocess.TimeoutExpired:
+                one.kill()
+
+
+@contextmanager
+def open_fleet(urls: Mapping[str, str], folder: Path, **environment: str) -> Iterator[Fleet]:
+    """A fleet that is stopped when the block ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
+    mark = {keeper.MARKER: os.environ.get(keeper.MARKER, str(folder))}
+    fleet = Fleet({**inherited, **mark, **urls, **environment}, folder)
+    try:
+        yield fleet
+    finally:
+        fleet.stop()
