@@ -1,39 +1,49 @@
-"""Real servers for the tests: one stack for each xdist worker, a fresh database and vhost for each test."""
+"""Real servers for every test that needs them: one stack for each xdist worker, a fresh database and vhost for each test."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from mainspring.devstack import Stack, start_stack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from mainspring.devstack.fleet import Fleet, open_fleet
+from mainspring.store.migrate import migrate
+from mainspring.store.pool import Database
 
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """A Postgres without fsync and a RabbitMQ, this worker's own; tests that break servers start another."""
+    """A Postgres without fsync and a RabbitMQ, private to this worker; tests that break servers start their own."""
     with start_stack(durable=False) as servers:
         yield servers
 
 
 @pytest.fixture(scope="session")
-def template_database(stack: Stack) -> str | None:
+def template_database(stack: Stack) -> str:
     """The name of the database that each test's database is a copy of: migrated once for each worker."""
     name = f"mainspring_template_{os.getpid()}"
-    return name if stack.postgres.database_exists(name) else None
+    asyncio.run(migrate(stack.postgres.create_database(name, None)))
+    return name
 
 
 @pytest.fixture
-def database_url(stack: Stack, template_database: str | None) -> Iterator[str]:
-    """The URL of a fresh database, dropped after the test."""
+def database_url(stack: Stack, template_database: str) -> Iterator[str]:
+    """The URL of a fresh, migrated database, dropped after the test."""
     name = f"test_{secrets.token_hex(6)}"
     yield stack.postgres.create_database(name, template_database)
     stack.postgres.drop_database(name)
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A pool on a fresh, migrated database."""
+    async with Database(database_url, "test", most=20) as one:
+        yield one
 
 
 @pytest.fixture
@@ -42,3 +52,11 @@ def vhost_url(stack: Stack) -> Iterator[str]:
     name = f"test_{secrets.token_hex(6)}"
     yield stack.rabbitmq.create_vhost(name)
     stack.rabbitmq.delete_vhost(name)
+
+
+@pytest.fixture
+def fleet(database_url: str, vhost_url: str, tmp_path: Path) -> Iterator[Fleet]:
+    """Services as real processes on a fresh database and virtual host; none is started yet."""
+    urls = {"MAINSPRING_DATABASE_URL": database_url, "MAINSPRING_AMQP_URL": vhost_url}
+    with open_fleet(urls, tmp_path / "logs", PYTHONPATH=str(Path(__file__).parent)) as services:
+        yield services

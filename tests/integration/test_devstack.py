@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,7 +179,6 @@ def test_a_broker_that_loses_its_port_to_another_takes_another(
 ) -> None:
     server = breakable.rabbitmq
     with socket.create_server(("127.0.0.1", 0)) as squatter:
-        server.wipe()
         server.kill()
         usual = [server.port, server._rabbit.management_port, server._rabbit._dist_port]
         server._ports_are_final = False
@@ -223,38 +223,46 @@ with start_stack() as stack:
 """
 
 
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A temporary folder that the servers' account can enter; pytest closes its own again and again."""
+    with tempfile.TemporaryDirectory(prefix="devstack-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_an_owner_that_a_signal_ends(tmp_path: Path, signum: signal.Signals) -> None:
-    with owner(tmp_path, [sys.executable, "-c", OWNER]) as process:
+def test_nothing_is_left_of_an_owner_that_a_signal_ends(temporary: Path, signum: signal.Signals) -> None:
+    with owner(temporary, [sys.executable, "-c", OWNER]) as process:
         assert process.stdout
         pids = [int(word) for word in process.stdout.readline().split()]
         assert len(pids) > 8
         process.send_signal(signum)
     assert wait_gone(pids, 5)
-    assert becomes_true(lambda: not list(tmp_path.iterdir()))
+    assert becomes_true(lambda: not list(temporary.iterdir()))
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_an_owner_that_a_signal_ends_on_the_way(tmp_path: Path, signum: signal.Signals) -> None:
-    with owner(tmp_path, [sys.executable, "-c", OWNER]) as process:
-        assert becomes_true(lambda: list(tmp_path.glob("mainspring-*/rabbitmq/log")))
+def test_nothing_is_left_of_an_owner_that_a_signal_ends_on_the_way(temporary: Path, signum: signal.Signals) -> None:
+    with owner(temporary, [sys.executable, "-c", OWNER]) as process:
+        assert becomes_true(lambda: list(temporary.glob("mainspring-*/rabbitmq/log")))
         pids = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
         process.send_signal(signum)
     assert pids
     assert wait_gone(pids, 5)
-    assert becomes_true(lambda: not list(tmp_path.iterdir()))
+    assert becomes_true(lambda: not list(temporary.iterdir()))
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_script_that_is_run_with_a_stack_goes_with_it(tmp_path: Path, stack: Stack, signum: signal.Signals) -> None:
+def test_a_script_that_is_run_with_a_stack_goes_with_it(
+    tmp_path: Path, temporary: Path, stack: Stack, signum: signal.Signals
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import os, time\n"
         f"print(os.getpid(), os.environ[{DATABASE_URL!r}], os.environ[{AMQP_URL!r}], flush=True)\n"
         "time.sleep(60)\n"
     )
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
     run = [sys.executable, "-m", "mainspring.devstack.run", str(script)]
     with owner(temporary, run, stack.environment()) as process:
         assert process.stdout
@@ -271,9 +279,6 @@ def owner(
 ) -> Iterator[subprocess.Popen[str]]:
     """A process that owns a stack, with a temporary folder of its own."""
     env = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary), **(environment or {})}
-    for folder in (temporary, *temporary.parents):
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)  # pytest's are closed to the servers' account
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as process:
         yield process
 

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
-from cron_oracle import DAY, MINUTE, changes, offset, scan, utc
+from .cron_oracle import DAY, MINUTE, changes, offset, scan, utc
 from croniter import croniter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st

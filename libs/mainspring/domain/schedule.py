@@ -92,9 +92,8 @@ class CronTrigger:
         local_end = min(stretch.local(end), stretch.local_end)
         if start > stretch.start or not self._fires_after_gap(stretch):
             return self.expression.count_between(local_start, local_end)
-        return 1 + self.expression.count_between(
-            local_start + TICK, local_end
-        )  # what the gap held, and its end, are one
+        # What the gap held and a fire at its end are one.
+        return 1 + self.expression.count_between(local_start + TICK, local_end)
 
     def _fires_after_gap(self, stretch: Stretch) -> bool:
         if not self.expression.is_fixed_time or not stretch.follows_gap:

@@ -13,14 +13,7 @@ import pytest
 
 from mainspring.domain.cron import parse
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.schedule import (
-    CronTrigger,
-    IntervalTrigger,
-    OnceTrigger,
-    fire_times,
-    make_trigger,
-    plan_jitter,
-)
+from mainspring.domain.schedule import CronTrigger, IntervalTrigger, OnceTrigger, fire_times, make_trigger, plan_jitter
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
