@@ -68,6 +68,19 @@ def test_a_killed_postgres_is_gone_with_its_backends(breakable: Stack) -> None:
     breakable.postgres.start()
 
 
+def test_killed_servers_leave_no_shared_memory(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> None:
+    monkeypatch.setenv(AMQP_URL, stack.rabbitmq.url)
+    with start_stack(durable=False) as servers:
+        pid = servers.postgres.pids()[0]
+        assert pid in creators_of_shared_memory()
+        servers.postgres.wipe()
+        assert pid not in creators_of_shared_memory()
+        pid = servers.postgres.pids()[0]
+        assert pid in creators_of_shared_memory()
+        assert not [entry for entry in psutil.Process(pid).memory_maps() if "/PostgreSQL." in entry.path]
+    assert pid not in creators_of_shared_memory()
+
+
 def test_a_database_can_be_a_copy_of_another(breakable: Stack, table: str) -> None:
     copy = breakable.postgres.create_database("a copy", template="kept")
     assert breakable.postgres.database_exists("a copy")
@@ -281,6 +294,12 @@ def owner(
     env = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary), **(environment or {})}
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as process:
         yield process
+
+
+def creators_of_shared_memory() -> set[int]:
+    """The pids of the processes that created the System V segments of this machine (proc(5))."""
+    lines = Path("/proc/sysvipc/shm").read_text().splitlines()
+    return {int(line.split()[4]) for line in lines[1:]}
 
 
 def declare(stack: Stack, vhost: str, queue: str) -> None:

@@ -12,6 +12,7 @@ only, no siblings.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from pathlib import Path
 MARKER = "MAINSPRING_DEVSTACK"
 _LOOK_SECONDS = 0.2
 _CLEAR_SECONDS = 10.0
+_IPC_RMID = 0  # sys/ipc.h
 
 
 def belongings(workspace: Path) -> list[int]:
@@ -38,7 +40,20 @@ def clear(workspace: Path) -> None:
         for pid in pids:
             _kill(pid)
         time.sleep(0.01)
+    for pid_file in workspace.glob("*/data/postmaster.pid"):
+        free_shared_memory(pid_file)
     shutil.rmtree(workspace, ignore_errors=True)
+
+
+def free_shared_memory(pid_file: Path) -> None:
+    """Free the System V segment of a Postgres that was killed, which lasts until the machine's next boot.
+
+    Its key and its id are line 7 of the pid file (PostgreSQL's pidfile.h).
+    """
+    lines = pid_file.read_text().splitlines()
+    if len(lines) >= 7 and lines[6].strip():
+        segment = int(lines[6].split()[1])
+        ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)
 
 
 def main(owner: int, workspace: Path) -> None:

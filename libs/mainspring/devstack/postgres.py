@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+from mainspring.devstack.keeper import free_shared_memory
 from mainspring.devstack.ports import free_ports
 from mainspring.devstack.process import run
 from mainspring.devstack.server import Server
@@ -26,6 +27,8 @@ SETTINGS: Mapping[str, str] = {
     "shared_buffers": "256MB",
     "log_min_messages": "warning",
     "max_wal_size": "4GB",
+    # Dynamic shared memory as files among the data: killed servers would fill /dev/shm.
+    "dynamic_shared_memory_type": "mmap",
 }
 
 
@@ -56,6 +59,8 @@ class PostgresProgram:
 
     def erase(self) -> None:
         """Delete the cluster."""
+        if (pid_file := self._data / "postmaster.pid").exists():  # after a kill
+            free_shared_memory(pid_file)
         shutil.rmtree(self._data)
 
     def launch(self) -> subprocess.Popen[bytes]:
@@ -99,7 +104,8 @@ class Postgres(Server):
 
     def create_database(self, name: str, template: str | None = None) -> str:
         """Create a database, a copy of the template if one is named; returns its URL, raises RefusedError."""
-        copied = f" TEMPLATE {_quoted(template)}" if template else ""
+        # By files it takes a third of the time that it takes through the log, which is the default.
+        copied = f" TEMPLATE {_quoted(template)} STRATEGY FILE_COPY" if template else ""
         self.execute(f"CREATE DATABASE {_quoted(name)}{copied}")
         return urlsplit(self.url)._replace(path=f"/{quote(name)}").geturl()
 

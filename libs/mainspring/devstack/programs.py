@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -91,8 +92,8 @@ def _runnable(binaries: Path, account: Account | None) -> Path:
 
 
 def _copied(installation: Path) -> Path:
-    inode = installation.stat()
-    copy = cache_folder() / f"postgres-{inode.st_dev:x}-{inode.st_ino:x}-{int(inode.st_mtime)}"
+    digest = hashlib.sha256((installation / "bin" / "postgres").read_bytes()).hexdigest()
+    copy = cache_folder() / f"postgres-{digest[:12]}"
     with cache_locked():
         if not copy.exists():
             shutil.rmtree(unfinished := copy.with_suffix(".unfinished"), ignore_errors=True)

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 from mainspring.devstack.errors import RefusedError
 from mainspring.devstack.management import Management
 from mainspring.devstack.ports import free_ports, is_free
+from mainspring.devstack.rabbit_home import small_home
 from mainspring.devstack.server import Server
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mainspring.devstack.workspace import Workspace
 
 _SCHEDULERS = min(os.cpu_count() or 1, 4)
+PLUGINS = ["rabbitmq_management"]
 CONFIG: Mapping[str, str] = {
     "vm_memory_high_watermark.absolute": "1GB",
     "disk_free_limit.absolute": "50MB",
@@ -49,6 +51,7 @@ class RabbitProgram:
         self._home = workspace.folder("rabbitmq")
         self.log_path = self._home / "log"
         self._node = f"mainspring-{secrets.token_hex(4)}@localhost"
+        self._server = small_home(programs.server, self._home / "home", ["rabbit", *PLUGINS])
         self._epmd: subprocess.Popen[bytes] | None = None
 
     def choose_ports(self) -> None:
@@ -66,7 +69,7 @@ class RabbitProgram:
         conf = "".join(f"{name} = {value}\n" for name, value in lines.items())
         self._workspace.write(self._home / "rabbitmq.conf", conf)
         self._workspace.write(self._home / "advanced.config", _ADVANCED)
-        self._workspace.write(self._home / "enabled_plugins", "[rabbitmq_management].\n")
+        self._workspace.write(self._home / "enabled_plugins", f"[{','.join(PLUGINS)}].\n")
         cookie = self._home / ".erlang.cookie"
         if not cookie.exists():
             self._workspace.write(cookie, secrets.token_hex(16), mode=0o400)
@@ -79,7 +82,7 @@ class RabbitProgram:
         """Start the node, and its epmd first: one that the node starts would outlive it."""
         while self._epmd is None or self._epmd.poll() is not None:
             self._epmd = self._launch_epmd()
-        return self._workspace.spawn([str(self._programs.server)], self._environment(), self.log_path)
+        return self._workspace.spawn([str(self._server)], self._environment(), self.log_path)
 
     def is_ready(self, pid: int) -> bool:  # noqa: ARG002 — the node's name tells it from another
         """Whether this very node accepts AMQP connections."""

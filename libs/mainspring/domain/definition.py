@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.firing import FiringRules, Misfire, Overlap
-from mainspring.domain.job import check_instant, check_name
+from mainspring.domain.job import JobRequest, check_instant, check_name
 from mainspring.domain.schedule import Trigger, make_trigger, plan_jitter
 
 YEAR = timedelta(days=365)
@@ -44,9 +44,8 @@ class ScheduleDefinition:
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        check_name("task", self.task)
-        if self.queue is not None:
-            check_name("queue", self.queue)
+        # The job that a fire makes is checked here, since nobody would hear of it then.
+        JobRequest(self.task, self.payload, queue=self.queue, priority=self.priority, tags=self.tags)
         if not timedelta(0) <= self.jitter <= LONGEST_JITTER:
             raise InvalidInput("jitter_seconds", "must be from 0 to 86400")
         if self.max_runs is not None and self.max_runs < 1:
@@ -84,4 +83,5 @@ class ScheduleDefinition:
 
 def key_of_fire(schedule: str, nominal_at: datetime) -> str:
     """The idempotency key of the job that a nominal time makes."""
-    return f"{schedule}:{nominal_at.strftime('%Y-%m-%dT%H:%M:%S.%fZ').replace('.000000Z', 'Z')}"
+    instant = nominal_at.astimezone(UTC)
+    return f"{schedule}:{instant.strftime('%Y-%m-%dT%H:%M:%S.%fZ').replace('.000000Z', 'Z')}"

@@ -102,7 +102,13 @@ def as_delay(delay: float | timedelta) -> timedelta:
 
     A handler's signal must never fail on its own argument, so nothing raises here.
     """
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    number = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    try:
+        seconds = float(number)
+    except OverflowError:
+        return LONGEST_DELAY if number > 0 else timedelta(0)
+    except (TypeError, ValueError):
+        return timedelta(0)
     if not seconds > 0:  # also NaN
         return timedelta(0)
     return timedelta(seconds=min(seconds, LONGEST_DELAY.total_seconds()))

@@ -64,7 +64,7 @@ class JobRequest:
         check_name("task", self.task)
         if self.queue is not None:
             check_name("queue", self.queue)
-        if self.priority is not None and not 0 <= self.priority <= 9:
+        if self.priority is not None and not (isinstance(self.priority, int) and 0 <= self.priority <= 9):
             raise InvalidInput("priority", "must be a whole number from 0 (first) to 9")
         if self.run_at is not None and self.delay is not None:
             raise InvalidInput("delay", "give run_at or delay, not both")

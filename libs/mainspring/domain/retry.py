@@ -17,6 +17,8 @@ from mainspring.domain.errors import LONGEST_DELAY, InvalidInput
 
 MOST_ATTEMPTS = 1000
 LONGEST_SECONDS = LONGEST_DELAY.total_seconds()
+#: Less than a timedelta holds: such a base is no wait at all, and its powers could overflow below the cap.
+_SHORTEST_BASE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class RetryPolicy:
         """The wait in seconds before jitter shortens it."""
         if self.delays:
             return self.delays[min(max(retry, 1), len(self.delays)) - 1]
-        if self.base <= 0 or self.factor == 1:
+        if self.base < _SHORTEST_BASE or self.factor == 1:
             return min(self.base, self.cap)
         # In logarithms, since factor ** retry overflows a float from the 1,024th doubling on.
         exponent = math.log(self.base) + max(retry - 1, 0) * math.log(self.factor)

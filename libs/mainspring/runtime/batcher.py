@@ -65,10 +65,14 @@ class Batcher(Generic[Item, Answer]):
         lane.add_done_callback(self._busy.discard)
 
     async def _run_lane(self) -> None:
-        await asyncio.sleep(0)  # all who are ready in this turn of the loop travel together
-        while self._waiting:
-            count = min(self._most, len(self._waiting))
-            await self._write_batch([self._waiting.popleft() for _ in range(count)])
+        try:
+            await asyncio.sleep(0)  # all who are ready in this turn of the loop travel together
+            while self._waiting:
+                count = min(self._most, len(self._waiting))
+                await self._write_batch([self._waiting.popleft() for _ in range(count)])
+        finally:
+            # Before any caller runs: one that submits again at once must find the lane gone, not about to go.
+            self._busy -= {asyncio.current_task()}
 
     async def _write_batch(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         self._size.observe(len(batch))

@@ -64,6 +64,11 @@ async def make_queues(connection: Conn, names: Sequence[str]) -> None:
     await connection.execute(_SQL["make_queues"], list(names))
 
 
+async def adopt_queues(connection: Conn) -> None:
+    """Make the queues that submits have used first."""
+    await connection.execute(_SQL["adopt_queues"])
+
+
 async def payload_schemas(connection: Conn) -> dict[str, dict[str, Any]]:
     """The payload schema of each known task."""
     return {row["name"]: json.loads(row["payload_schema"]) for row in await connection.fetch(_SQL["payload_schemas"])}

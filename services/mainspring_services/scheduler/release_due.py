@@ -66,6 +66,7 @@ class ReleaseDue:
 
     async def run_once(self) -> Pass:
         """Release once in each queue that has something due; wait for what is due next."""
+        await self._database.run(fleet.adopt_queues)
         queues = [queue.name for queue in await self._database.run(fleet.queues) if not queue.paused]
         due_in = await self._database.run(lambda connection: release.next_due(connection, queues, self._bounds))
         now_due = [queue for queue, wait in due_in.items() if wait <= timedelta(0)]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from mainspring.devstack import debian, programs, provision
 from mainspring.devstack.cache import cache_folder
-from mainspring.devstack.errors import ServersMissingError
+from mainspring.devstack.errors import ProvisioningError, ServersMissingError
+from mainspring.devstack.process import unprivileged_account
 
 
 def forbids(policy: Path) -> bool:
@@ -98,3 +101,27 @@ def install_postgres(binaries: Path, major: int) -> None:
     (binaries / "initdb").touch()
     (binaries / "postgres").write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {major}.3'\n")
     (binaries / "postgres").chmod(0o755)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's servers run as that user")
+def test_programs_out_of_the_accounts_reach_are_copied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are closed to the account
+        cache, closed = Path(folder, "cache"), Path(folder, "closed")
+        Path(folder).chmod(0o755)
+        closed.mkdir(mode=0o700)
+        install_postgres(closed / "pginstall" / "bin", 18)
+        monkeypatch.setattr(programs, "cache_folder", lambda: cache)
+        monkeypatch.setattr("mainspring.devstack.cache.cache_folder", lambda: cache)
+        account = unprivileged_account()
+        found = programs.find_postgres(account, closed / "pginstall" / "bin")
+        assert found
+        assert found.is_relative_to(cache)
+        assert found == programs.find_postgres(account, closed / "pginstall" / "bin")
+        assert programs.find_postgres(account, found) == found
+
+
+def test_an_installation_is_tried_again_with_fresh_lists(tmp_path: Path) -> None:
+    lists = tmp_path / "lists"
+    debian._retried_with_fresh_lists(["test", "-e", str(lists)], ["touch", str(lists)])
+    with pytest.raises(ProvisioningError, match="no such package"):
+        debian._retried_with_fresh_lists(["sh", "-c", "echo no such package >&2; exit 100"], ["true"])

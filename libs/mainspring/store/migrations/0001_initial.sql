@@ -26,15 +26,25 @@ CREATE TABLE mainspring.queues (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- A queue is made by its first use. A submit only notes its name here, where no unique key can make it wait for
+-- another transaction that uses the same new queue and is still open; a scheduler makes the queue.
+CREATE TABLE mainspring.queue_first_uses (name text NOT NULL);
+
 -- Each queue is two quorum queues in the broker: a typo in a loop must not make thousands.
 CREATE FUNCTION mainspring.refuse_too_many_queues() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF (SELECT count(*) FROM mainspring.queues) >= 500 THEN
+    IF (
+        SELECT count(*) FROM (
+            SELECT queues.name FROM mainspring.queues
+            UNION SELECT queue_first_uses.name FROM mainspring.queue_first_uses
+            UNION SELECT NEW.name
+        ) AS names
+    ) > 500 THEN
         RAISE EXCEPTION 'at most 500 queues' USING ERRCODE = 'check_violation', CONSTRAINT = 'queues_most';
     END IF;
     RETURN NEW;
 END $$;
-CREATE TRIGGER queues_most BEFORE INSERT ON mainspring.queues
+CREATE TRIGGER queues_most BEFORE INSERT ON mainspring.queue_first_uses
     FOR EACH ROW EXECUTE FUNCTION mainspring.refuse_too_many_queues();
 
 CREATE TABLE mainspring.limits (

@@ -18,6 +18,12 @@ WHERE NOT EXISTS (SELECT FROM mainspring.queues WHERE queues.name = asked.name)
 ORDER BY asked.name
 ON CONFLICT DO NOTHING
 
+-- name: adopt_queues
+-- Make the queues that submits have used first.
+WITH used AS (DELETE FROM mainspring.queue_first_uses RETURNING name)
+INSERT INTO mainspring.queues (name) SELECT DISTINCT used.name FROM used ORDER BY used.name
+ON CONFLICT DO NOTHING
+
 -- name: queues
 SELECT
     queues.name, queues.paused, queues.note, queues.release_window, queues.backs_off_until, limits.most AS concurrency

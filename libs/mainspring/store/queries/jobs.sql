@@ -20,10 +20,9 @@ asked AS MATERIALIZED (
     LEFT JOIN mainspring.tasks ON tasks.name = a.task
 ),
 made AS (
-    INSERT INTO mainspring.queues (name)
+    INSERT INTO mainspring.queue_first_uses (name)
     SELECT DISTINCT asked.queue FROM asked
     WHERE NOT EXISTS (SELECT FROM mainspring.queues WHERE queues.name = asked.queue)
-    ON CONFLICT DO NOTHING
 ),
 details AS (
     INSERT INTO mainspring.job_details (id, payload, retry, tags, run_at, created_at, nominal_at, traceparent)

@@ -1,0 +1,160 @@
+"""Release: exactly as many as asked, in order, into the outbox; and nothing is overlooked."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from mainspring.domain.job import JobRequest
+from mainspring.domain.states import State
+from mainspring.store import fleet, jobs, release
+from mainspring.store.pool import Conn, Database, connect
+from mainspring.store.release import Bounds, Released
+
+from .rows import put_job
+
+JOIN_METHODS = ("hashjoin", "mergejoin", "material", "hashagg", "sort", "memoize", "nestloop")
+
+
+async def release_once(database: Database, bounds: Bounds | None = None, batch: int = 100) -> Released:
+    return await database.run_in_transaction(
+        lambda connection: release.release(connection, "q", bounds or Bounds(), batch)
+    )
+
+
+async def submit(connection: Conn, count: int, **fields: object) -> list[jobs.NewJob]:
+    made = await jobs.insert(connection, [JobRequest("t", queue="q", **fields) for _ in range(count)])  # type: ignore[arg-type]
+    await fleet.adopt_queues(connection)
+    return made
+
+
+async def test_p01_the_limit_holds_under_every_join_method(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 100)
+        await fleet.set_window(connection, "q", 5)
+        for method in JOIN_METHODS:
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL enable_{method} = off")
+                released = await release.release(connection, "q", Bounds())
+                await connection.execute("UPDATE mainspring.live_jobs SET state = 'scheduled'")
+                assert released.count == 5, method
+
+
+async def test_p01_the_limit_holds_with_all_but_nested_loops_off(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 100)
+        await fleet.set_window(connection, "q", 5)
+        async with connection.transaction():
+            for method in JOIN_METHODS[:-1]:
+                await connection.execute(f"SET LOCAL enable_{method} = off")
+            released = await release.release(connection, "q", Bounds())
+        changed = await connection.fetchval("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'")
+    assert (released.count, changed) == (5, 5)
+
+
+async def test_p07_a_job_that_commits_late_is_released_too(database: Database, database_url: str) -> None:
+    slow = await connect(database_url, "slow")
+    try:
+        transaction = slow.transaction()
+        await transaction.start()
+        (first,) = await jobs.insert(slow, [JobRequest("t", queue="q")])
+        async with database.connection() as connection:
+            (second,) = await submit(connection, 1)
+        bounds = Bounds(margin=timedelta(0))
+        early = await release_once(database, bounds)
+        await transaction.commit()
+        bounds.forget()  # the sweep
+        late = await release_once(database, bounds)
+    finally:
+        await slow.close()
+    assert [ref.id for batch in early.batches for ref in batch.refs] == [second.id]
+    assert [ref.id for batch in late.batches for ref in batch.refs] == [first.id]
+
+
+async def test_priority_then_due_time_decides_the_order(database: Database) -> None:
+    async with database.connection() as connection:
+        made = [(await submit(connection, 1, priority=priority))[0] for priority in (5, 0, 9, 5, 0)]
+    released = await release_once(database, batch=2)
+    order = [ref.id for batch in released.batches for ref in batch.refs]
+    assert order == [made[index].id for index in (1, 4, 0, 3, 2)]
+    assert [len(batch.refs) for batch in released.batches] == [2, 2, 1]
+
+
+async def test_first_priority_jobs_of_the_future_hide_nothing(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 50, priority=0, delay=timedelta(hours=1))
+        (due,) = await submit(connection, 1, priority=9)
+    released = await release_once(database)
+    assert [ref.id for batch in released.batches for ref in batch.refs] == [due.id]
+
+
+async def test_the_window_bounds_what_is_in_the_broker(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 30)
+        await fleet.set_window(connection, "q", 10)
+    counts = [(await release_once(database)).count for _ in range(3)]
+    assert counts == [10, 0, 0]
+
+
+async def test_schedulers_side_by_side_never_exceed_the_window(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 200)
+        await fleet.set_window(connection, "q", 50)
+    for _ in range(10):
+        await asyncio.gather(*(release_once(database) for _ in range(8)))
+    async with database.connection() as connection:
+        enqueued = await connection.fetchval("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'")
+        in_outbox = await connection.fetchval("SELECT coalesce(sum(cardinality(ids)), 0) FROM mainspring.outbox")
+    assert (enqueued, in_outbox) == (50, 50)
+
+
+async def test_a_limited_queue_gets_no_more_than_it_has_room_for(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 30)
+        await fleet.set_concurrency(connection, "q", 4)
+        await put_job(connection, State.RUNNING)
+        await put_job(connection, State.ADMITTED)
+    counts = [(await release_once(database)).count for _ in range(2)]
+    assert counts == [2, 0]
+
+
+async def test_a_paused_queue_releases_nothing(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 3)
+        await fleet.pause_queue(connection, "q", True)
+    assert (await release_once(database)).is_locked_elsewhere
+
+
+async def test_a_bounded_scan_finds_all_jobs_that_are_new(database: Database) -> None:
+    bounds = Bounds()
+    total = 0
+    for _ in range(20):
+        async with database.connection() as connection:
+            await submit(connection, 7, priority=3)
+        total += (await release_once(database, bounds)).count
+    assert total == 140
+    assert min(bounds.of("q")) < datetime.now(UTC) - timedelta(days=365)
+    assert max(bounds.of("q")) > datetime.now(UTC) - timedelta(days=1)
+
+
+async def test_a_run_at_in_the_past_is_due_now_and_not_behind_the_bound(database: Database) -> None:
+    bounds = Bounds()
+    async with database.connection() as connection:
+        await submit(connection, 1)
+        await release_once(database, bounds)
+        await submit(connection, 1, run_at=datetime(2001, 1, 1, tzinfo=UTC))
+    assert (await release_once(database, bounds)).count == 1
+
+
+async def test_a_returned_batch_waits_again_and_its_queue_backs_off_alone(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 3)
+        await jobs.insert(connection, [JobRequest("t", queue="other")])
+        await fleet.adopt_queues(connection)
+    (batch,) = (await release_once(database)).batches
+    async with database.connection() as connection:
+        assert len(await release.put_back(connection, batch, timedelta(seconds=30))) == 3
+        assert len(await release.put_back(connection, batch, timedelta(seconds=30))) == 0
+    assert (await release_once(database)).is_locked_elsewhere
+    other = await database.run_in_transaction(lambda connection: release.release(connection, "other", Bounds()))
+    assert other.count == 1

@@ -1,0 +1,84 @@
+"""Every statement is one that Postgres accepts; the hot ones keep their plans whatever the statistics say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mainspring.store import sql
+from mainspring.store.pool import Conn, Database
+
+ROWS = 100_000
+HOT = [
+    "jobs.insert",
+    "release.next_due",
+    "release.usage",
+    "release.release",
+    "claims.claim",
+    "leases.extend",
+    "settle.succeed",
+    "settle.fail",
+    "admission.lock_candidates",
+    "attempts.recorded",
+]
+
+
+async def test_every_statement_prepares(database: Database) -> None:
+    async with database.connection() as connection:
+        for name, query in sql.load_all().items():
+            statement = await connection.prepare(query)
+            assert statement is not None, name
+
+
+async def _seed(connection: Conn) -> None:
+    """Statistics are taken while no job runs; then the table fills, and they are stale."""
+    await connection.execute("ALTER TABLE mainspring.live_jobs SET (autovacuum_enabled = false)")
+    await connection.execute("ALTER TABLE mainspring.attempts_default SET (autovacuum_enabled = false)")
+    await connection.execute("ANALYZE mainspring.live_jobs")
+    await connection.execute(
+        """
+        INSERT INTO mainspring.live_jobs (
+            id, queue, task, state, priority, due_at, max_attempts, timeout_seconds, attempt, attempts_used,
+            claim_id, lease_until, released_at
+        )
+        SELECT
+            gen_random_uuid(), 'q', 't', state, n % 10, clock_timestamp(), 4, 60, 1, 1,
+            CASE WHEN state = 'running' THEN gen_random_uuid() END,
+            CASE WHEN state = 'running' THEN clock_timestamp() END,
+            clock_timestamp()
+        FROM (
+            SELECT n, CASE WHEN n % 10 < 6 THEN 'scheduled' WHEN n % 10 < 8 THEN 'enqueued' ELSE 'running' END AS state
+            FROM generate_series(1, $1::integer) AS n
+        ) AS numbered
+        """,
+        ROWS,
+    )
+
+
+def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for child in plan.get("Plans", []) for node in _nodes(child))]
+
+
+@pytest.mark.parametrize("statistics", ["stale", "fresh"])
+async def test_a_hot_statement_never_scans_the_live_jobs(database: Database, statistics: str) -> None:
+    async with database.connection() as connection:
+        await _seed(connection)
+        if statistics == "fresh":
+            await connection.execute("ANALYZE mainspring.live_jobs")
+        for name in HOT:
+            assert not await _scans(connection, sql.load_all()[name]), f"{name} under {statistics} statistics"
+
+
+async def _scans(connection: Conn, query: str) -> list[str]:
+    statement = await connection.prepare(query)
+    arguments = ", ".join(["NULL"] * len(statement.get_parameters()))
+    await connection.execute(f"PREPARE hot AS {query}")
+    plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT json) EXECUTE hot ({arguments})"))
+    await connection.execute("DEALLOCATE hot")
+    return [
+        node["Node Type"]
+        for node in _nodes(plan[0]["Plan"])
+        if node.get("Relation Name") == "live_jobs" and node["Node Type"] == "Seq Scan"
+    ]
