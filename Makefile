@@ -20,7 +20,7 @@ $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	awk '/^[^ ]/ {keep = /^uv==/} keep' requirements.lock > .venv/uv.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.lock 2>&1 | { grep -v '^WARNING: Location' || true; } >&2
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -43,7 +43,7 @@ test: $(READY)  ## every test that needs no container engine
 	$(BIN)/pytest -n 2 --dist loadgroup tests
 
 demo: $(READY)  ## the main job, end to end, while services are killed (at most 90 s)
-	$(BIN)/python -m mainspring.devstack.run docs/examples/demo.py
+	$(BIN)/python docs/examples/demo.py
 
 dev: $(READY)  ## all services on this machine
 	$(BIN)/mainspring dev docs.examples.billing

@@ -1,4 +1,4 @@
-"""Real servers for every test that needs them: one stack for each xdist worker, a fresh database and vhost for each test."""
+"""Real servers for every test that needs them: a stack for each xdist worker, a database and vhost for each test."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ def vhost_url(stack: Stack) -> Iterator[str]:
 
 
 @pytest.fixture
-def fleet(database_url: str, vhost_url: str, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(stack: Stack, database_url: str, vhost_url: str) -> Iterator[Fleet]:
     """Services as real processes on a fresh database and virtual host; none is started yet."""
     urls = {"MAINSPRING_DATABASE_URL": database_url, "MAINSPRING_AMQP_URL": vhost_url}
-    with open_fleet(urls, tmp_path / "logs", PYTHONPATH=str(Path(__file__).parent)) as services:
+    name = f"services-{secrets.token_hex(4)}"
+    with open_fleet(urls, stack.folder, name, PYTHONPATH=str(Path(__file__).parent)) as services:
         yield services

@@ -36,7 +36,7 @@ import psutil
 BATCH = 100
 CONNECTIONS = 4
 PGBIN = os.environ.get("PGBIN", "/usr/lib/postgresql/15/bin")
-LONG_AGO = dt.datetime(2000, 1, 1, tzinfo=dt.timezone.utc)
+LONG_AGO = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 SCHEDULED, ENQUEUED, RUNNING, SUCCEEDED = 0, 1, 2, 3
 LAYOUTS = ["0", "A", "A2", "B1", "B2", "B1R", "A+c", "A2+c", "B1+c"]
 KINDS = ["submit", "release", "claim", "heartbeat", "complete"]
@@ -77,7 +77,11 @@ class Server:
 
     async def connect(self, database="postgres", hot=False):
         """`hot` fixes the plans' shape, as the product's statements do, so that stale statistics can't turn them."""
-        settings = dict.fromkeys(["enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan"], "off") if hot else {}
+        settings = (
+            dict.fromkeys(["enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan"], "off")
+            if hot
+            else {}
+        )
         if hot:
             settings["plan_cache_mode"] = "force_generic_plan"
         for _ in range(100):
@@ -106,7 +110,7 @@ def uuid7(ms):
 
 
 def bound_of(day):
-    ms = int(dt.datetime.combine(day, dt.time(), dt.timezone.utc).timestamp() * 1000)
+    ms = int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp() * 1000)
     return uuid.UUID(int=ms << 80)
 
 
@@ -156,7 +160,9 @@ class Layout:
                        f"NULL, job_id uuid NOT NULL, fence int NOT NULL, slot smallint NOT NULL){slot}")  # fmt: skip
             sql.append("CREATE INDEX ON due (queue, priority, due_at)")
             if self.rotating:
-                sql += [f"CREATE TABLE due_{i} PARTITION OF due FOR VALUES IN ({i}) WITH ({autovacuum})" for i in (0, 1)]
+                sql += [
+                    f"CREATE TABLE due_{i} PARTITION OF due FOR VALUES IN ({i}) WITH ({autovacuum})" for i in (0, 1)
+                ]
         else:
             sql.append(f"CREATE INDEX ON jobs (queue, priority, due_at, id) WHERE state = {SCHEDULED}")
         if self.leases:
@@ -166,7 +172,7 @@ class Layout:
             sql.append(f"CREATE INDEX ON jobs (worker) WHERE state = {RUNNING}")
         else:  # not "WHERE state = ...": a predicate's columns count as indexed, so every transition would lose HOT
             sql.append("CREATE INDEX ON jobs (worker) WHERE worker IS NOT NULL")
-        today = dt.datetime.now(dt.timezone.utc).date()
+        today = dt.datetime.now(dt.UTC).date()
         for table, by in partitioned.items():
             for d in range(-30, 3):
                 a, b = today + dt.timedelta(d), today + dt.timedelta(d + 1)
@@ -219,12 +225,20 @@ class Layout:
             SELECT o.id AS outbox, g.* FROM g, o"""
 
     def claim(self):
-        lease = "" if self.leases else (", claim_id = $3, worker = $4, lease_until = clock_timestamp() + interval '15 s'")
+        lease = (
+            "" if self.leases else (", claim_id = $3, worker = $4, lease_until = clock_timestamp() + interval '15 s'")
+        )
         payload = "moved.payload" if self.inline else "d.payload"
         # $5 and $6 bound the ids, so that all but the batch's own partitions are pruned when the plan starts
         join = "" if self.inline else "JOIN job_details d ON d.job_id = moved.id AND d.job_id BETWEEN $5 AND $6"
-        leases = ("""l AS (INSERT INTO leases (job_id, fence, claim_id, worker, lease_until)
-            SELECT id, fence, $3, $4, clock_timestamp() + interval '15 s' FROM moved),""") if self.leases else ""
+        leases = (
+            (
+                """l AS (INSERT INTO leases (job_id, fence, claim_id, worker, lease_until)
+            SELECT id, fence, $3, $4, clock_timestamp() + interval '15 s' FROM moved),"""
+            )
+            if self.leases
+            else ""
+        )
         return f"""WITH locked AS MATERIALIZED (SELECT j.id, j.fence, j.state, t.fence AS ticket
                 FROM unnest($1::uuid[], $2::int[]) t(id, fence) JOIN jobs j ON j.id = t.id ORDER BY j.id FOR UPDATE OF j),
             moved AS (UPDATE jobs SET state = {RUNNING}, fence = jobs.fence + 1, attempt = attempt + 1,
@@ -259,7 +273,9 @@ class Layout:
             move = (f"DELETE FROM jobs USING locked k WHERE {guard} RETURNING jobs.*, clock_timestamp() AS finished_at, "
                     "k.result AS result")  # fmt: skip
             details = ", payload, tags, created_at, trace" if self.inline else ""
-            columns = "queue, task, {}, priority, {}, attempt, attempts_used, max_attempts, due_at, enqueued_at, started_at"
+            columns = (
+                "queue, task, {}, priority, {}, attempt, attempts_used, max_attempts, due_at, enqueued_at, started_at"
+            )
             finish = (f"f AS (INSERT INTO finished_jobs (id, {columns.format('state', 'fence')}, idempotency_key, worker, "
                       f"finished_at, result{details}) SELECT id, {columns.format(SUCCEEDED, 'fence + 1')}, "
                       f"idempotency_key, {worker}, finished_at, result{details} FROM moved),")  # fmt: skip
@@ -328,14 +344,18 @@ class Run:
             ids, claim = row["ids"], uuid.uuid4()
             full = len(ids) == BATCH
             name = f"worker-{number}"
-            held = await self.call("claim", statements["claim"], ids, row["fences"], claim, name, min(ids), max(ids), full=full)
+            held = await self.call(
+                "claim", statements["claim"], ids, row["fences"], claim, name, min(ids), max(ids), full=full
+            )
             assert len(held) == len(ids), (len(held), len(ids))
             ids, fences = [r["id"] for r in held], [r["fence"] for r in held]
             beat += 1
             if beat % 5 == 0:
                 got = await self.call("heartbeat", statements["heartbeat"], ids, fences, claim, full=full)
                 self.busy += len(ids) - len(got)
-            done = await self.call("complete", statements["complete"], ids, fences, claim, ['{"ok": true}'] * len(ids), name, full=full)
+            done = await self.call(
+                "complete", statements["complete"], ids, fences, claim, ['{"ok": true}'] * len(ids), name, full=full
+            )
             assert len(done) == len(ids)
             self.completed += len(done)
             self.marks.append((time.perf_counter(), self.completed))
@@ -375,7 +395,7 @@ class Run:
         due_at = None
         if self.situation in ("backlog", "backlog+held"):
             if self.situation == "backlog":
-                due_at = dt.datetime.now(dt.timezone.utc) - dt.timedelta(hours=2)
+                due_at = dt.datetime.now(dt.UTC) - dt.timedelta(hours=2)
             else:  # one behind the other, all before the backlog
                 due_at = None
             await self.seed(control, 1_000_000)

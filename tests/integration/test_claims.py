@@ -93,7 +93,9 @@ async def test_p03_a_lease_counts_from_the_clock_and_not_from_the_transactions_s
     assert 29 <= left <= 30
 
 
-async def test_a_claim_waits_for_an_uncommitted_release_and_then_finds_it(database: Database, database_url: str) -> None:
+async def test_a_claim_waits_for_an_uncommitted_release_and_then_finds_it(
+    database: Database, database_url: str
+) -> None:
     """Statement 1c of the protocol's experiments: guards are tested on what the lock returned."""
     async with database.connection() as connection:
         job_id = await put_job(connection, State.SCHEDULED)

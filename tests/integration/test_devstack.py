@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +15,8 @@ import pytest
 from mainspring.devstack import Stack, start_stack
 from mainspring.devstack.errors import NotOursError, RefusedError, ServerDiedError
 from mainspring.devstack.process import unprivileged_account, wait_gone
-from mainspring.devstack.programs import _postgres_folders
-from mainspring.devstack.stack import AMQP_URL, DATABASE_URL
+from mainspring.devstack.programs import _postgres_folders, copied
+from mainspring.devstack.stack import AMQP_URL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,7 +128,7 @@ def test_virtual_hosts_and_what_is_in_them(breakable: Stack) -> None:
 
 def test_a_broker_keeps_its_queues_through_a_kill_and_loses_them_by_a_wipe(breakable: Stack) -> None:
     broker = breakable.rabbitmq
-    port, management_url = broker.port, broker.management_url
+    port, management_url = broker.port, broker.management.url
     broker.create_vhost("durable")
     declare(breakable, "durable", "jobs")
     broker.kill()
@@ -140,7 +136,7 @@ def test_a_broker_keeps_its_queues_through_a_kill_and_loses_them_by_a_wipe(break
     assert [queue["name"] for queue in broker.queues("durable")] == ["jobs"]
     broker.wipe()
     assert [vhost["name"] for vhost in broker.management.ask("GET", "vhosts")] == ["/"]
-    assert (broker.port, broker.management_url) == (port, management_url)
+    assert (broker.port, broker.management.url) == (port, management_url)
 
 
 def test_two_stacks_side_by_side_do_not_meet(breakable: Stack, stack: Stack) -> None:
@@ -161,12 +157,12 @@ def test_the_settings_are_those_asked_for(breakable: Stack, stack: Stack) -> Non
 def test_roots_servers_run_as_nobody_of_weight(breakable: Stack) -> None:
     account = unprivileged_account()
     assert account
-    pids = breakable.postgres.pids() + breakable.rabbitmq.pids()
+    pids = main_pids(breakable)
     assert {psutil.Process(pid).uids().effective for pid in pids} == {account.uid}
 
 
 def test_servers_listen_on_the_loopback_only(breakable: Stack) -> None:
-    pids = breakable.postgres.pids() + breakable.rabbitmq.pids()
+    pids = main_pids(breakable)
     sockets = [entry for pid in pids for entry in psutil.Process(pid).net_connections("inet")]
     assert {entry.laddr.ip.removeprefix("::ffff:") for entry in sockets if entry.status == "LISTEN"} == {"127.0.0.1"}
 
@@ -201,7 +197,20 @@ def test_a_broker_that_loses_its_port_to_another_takes_another(
     assert server.port == usual[0]
 
 
-@pytest.mark.parametrize("binaries", [folder for folder in _postgres_folders() if folder.exists()], ids=str)
+@pytest.mark.parametrize("binaries", list(dict.fromkeys(filter(Path.exists, _postgres_folders()))), ids=str)
+def test_a_copy_of_every_postgres_starts(binaries: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(AMQP_URL, stack.rabbitmq.url)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        for module in ("cache", "programs"):
+            monkeypatch.setattr(f"mainspring.devstack.{module}.cache_folder", lambda: Path(folder))
+        copy = copied(binaries)
+        assert copy.is_relative_to(folder)
+        with start_stack(postgres_bin=copy) as servers:
+            assert servers.postgres.execute("SELECT 1") == "1"
+
+
+@pytest.mark.parametrize("binaries", list(dict.fromkeys(filter(Path.exists, _postgres_folders()))), ids=str)
 def test_every_postgres_of_this_machine_starts(binaries: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(AMQP_URL, stack.rabbitmq.url)
     with start_stack(postgres_bin=binaries, settings={"work_mem": "7MB"}) as servers:
@@ -213,7 +222,7 @@ def test_every_postgres_of_this_machine_starts(binaries: Path, stack: Stack, mon
 def test_given_servers_are_used_and_never_broken(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in stack.environment().items():
         monkeypatch.setenv(name, value)
-    before = stack.postgres.pids() + stack.rabbitmq.pids()
+    before = main_pids(stack)
     with start_stack() as given:
         assert (given.postgres.url, given.rabbitmq.url) == (stack.postgres.url, stack.rabbitmq.url)
         given.postgres.create_database("by the guest")
@@ -224,76 +233,12 @@ def test_given_servers_are_used_and_never_broken(stack: Stack, monkeypatch: pyte
             for fault in ("kill", "stop", "freeze", "thaw", "restart", "wipe", "start", "pids"):
                 with pytest.raises(NotOursError, match="was given by its URL"):
                     getattr(server, fault)()
-    assert stack.postgres.pids() + stack.rabbitmq.pids() == before
+    assert main_pids(stack) == before
 
 
-OWNER = """
-import sys, time
-from mainspring.devstack import start_stack
-with start_stack() as stack:
-    print(*stack.postgres.pids(), *stack.rabbitmq.pids(), stack.rabbitmq._rabbit._epmd.pid, flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.fixture
-def temporary() -> Iterator[Path]:
-    """A temporary folder that the servers' account can enter; pytest closes its own again and again."""
-    with tempfile.TemporaryDirectory(prefix="devstack-test-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_an_owner_that_a_signal_ends(temporary: Path, signum: signal.Signals) -> None:
-    with owner(temporary, [sys.executable, "-c", OWNER]) as process:
-        assert process.stdout
-        pids = [int(word) for word in process.stdout.readline().split()]
-        assert len(pids) > 8
-        process.send_signal(signum)
-    assert wait_gone(pids, 5)
-    assert becomes_true(lambda: not list(temporary.iterdir()))
-
-
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_an_owner_that_a_signal_ends_on_the_way(temporary: Path, signum: signal.Signals) -> None:
-    with owner(temporary, [sys.executable, "-c", OWNER]) as process:
-        assert becomes_true(lambda: list(temporary.glob("mainspring-*/rabbitmq/log")))
-        pids = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
-        process.send_signal(signum)
-    assert pids
-    assert wait_gone(pids, 5)
-    assert becomes_true(lambda: not list(temporary.iterdir()))
-
-
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_script_that_is_run_with_a_stack_goes_with_it(
-    tmp_path: Path, temporary: Path, stack: Stack, signum: signal.Signals
-) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os, time\n"
-        f"print(os.getpid(), os.environ[{DATABASE_URL!r}], os.environ[{AMQP_URL!r}], flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    run = [sys.executable, "-m", "mainspring.devstack.run", str(script)]
-    with owner(temporary, run, stack.environment()) as process:
-        assert process.stdout
-        pid, *urls = process.stdout.readline().split()
-        assert urls == [stack.postgres.url, stack.rabbitmq.url]
-        process.send_signal(signum)
-    assert wait_gone([int(pid)], 5)
-    assert becomes_true(lambda: not list(temporary.iterdir()))
-
-
-@contextlib.contextmanager
-def owner(
-    temporary: Path, argv: list[str], environment: dict[str, str] | None = None
-) -> Iterator[subprocess.Popen[str]]:
-    """A process that owns a stack, with a temporary folder of its own."""
-    env = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary), **(environment or {})}
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as process:
-        yield process
+def main_pids(stack: Stack) -> list[int]:
+    """The pids of the two servers without their children, which come and go."""
+    return [stack.postgres.pids()[0], stack.rabbitmq.pids()[0]]
 
 
 def creators_of_shared_memory() -> set[int]:
@@ -303,43 +248,14 @@ def creators_of_shared_memory() -> set[int]:
 
 
 def declare(stack: Stack, vhost: str, queue: str) -> None:
-    """A durable queue, bound to amq.direct by `a key`, and an exchange `own`; through the definitions."""
-    definitions = {
-        "queues": [{"name": queue, "durable": True, "auto_delete": False, "arguments": {}}],
-        "exchanges": [
-            {
-                "name": "own",
-                "type": "direct",
-                "durable": True,
-                "auto_delete": False,
-                "internal": False,
-                "arguments": {},
-            }
-        ],
-        "bindings": [
-            {
-                "source": "amq.direct",
-                "destination": queue,
-                "destination_type": "queue",
-                "routing_key": "a key",
-                "arguments": {},
-            }
-        ],
-    }
-    stack.rabbitmq.management.ask("POST", "definitions", vhost, body=definitions)
+    """Make a durable queue, bind it to amq.direct by `a key`, and make an exchange `own`."""
+    ask = stack.rabbitmq.management.ask
+    ask("PUT", "queues", vhost, queue, body={"durable": True})
+    ask("POST", "bindings", vhost, "e", "amq.direct", "q", queue, body={"routing_key": "a key"})
+    ask("PUT", "exchanges", vhost, "own", body={"type": "direct"})
 
 
 def in_turn(*choices: list[int]) -> Callable[[int], list[int]]:
     """A chooser of ports that makes these choices one after the other."""
     remaining = iter(choices)
     return lambda _count: next(remaining)
-
-
-def becomes_true(condition: Callable[[], object], timeout: float = 10.0) -> bool:
-    """Whether the condition comes to hold in time."""
-    give_up_at = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > give_up_at:
-            return False
-        time.sleep(0.02)
-    return True

@@ -18,7 +18,7 @@ JOIN_METHODS = ("hashjoin", "mergejoin", "material", "hashagg", "sort", "memoize
 
 async def release_once(database: Database, bounds: Bounds | None = None, batch: int = 100) -> Released:
     return await database.run_in_transaction(
-        lambda connection: release.release(connection, "q", bounds or Bounds(), batch)
+        lambda connection: release.release(connection, "q", bounds or Bounds(), refs_in_batch=batch)
     )
 
 

@@ -112,7 +112,9 @@ async def test_a_hand_back_gives_the_attempt_back(database: Database) -> None:
 
 
 @pytest.mark.parametrize("table", ["attempts", "events"])
-@pytest.mark.parametrize("change", ["UPDATE mainspring.{} SET fence = 1", "DELETE FROM mainspring.{}", "TRUNCATE mainspring.{}"])
+@pytest.mark.parametrize(
+    "change", ["UPDATE mainspring.{} SET fence = 1", "DELETE FROM mainspring.{}", "TRUNCATE mainspring.{}"]
+)
 async def test_history_is_append_only(database: Database, table: str, change: str) -> None:
     async with database.connection() as connection:
         hold = await running(connection)

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from mainspring.broker.messages import MOST_REFS
 from mainspring.domain.job import JobRef
 from mainspring.domain.settlement import Verdict
 from mainspring.domain.states import Event, Outcome, Reason, State, sources_of, targets_of
@@ -23,7 +22,7 @@ Act = Callable[[Conn, UUID, Any], Awaitable[None]]
 
 
 async def _release(connection: Conn, job_id: UUID, row: Any) -> None:
-    await release.release(connection, "q", Bounds(), MOST_REFS)
+    await release.release(connection, "q", Bounds())
 
 
 async def _admit(connection: Conn, job_id: UUID, row: Any) -> None:

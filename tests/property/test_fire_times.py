@@ -8,7 +8,6 @@ from functools import cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
-from .cron_oracle import DAY, MINUTE, changes, offset, scan, utc
 from croniter import croniter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,8 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.firing import FiringRules, Misfire, plan_fires
 from mainspring.domain.schedule import CronTrigger, IntervalTrigger, fire_times
 from mainspring.domain.zones import zone_names
+
+from .cron_oracle import DAY, MINUTE, changes, offset, scan, utc
 
 SINCE, UNTIL = utc(2025), utc(2028)
 # The same examples in every run: what breaks here must break on the next machine too.

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mainspring.domain.errors import UnreadableMessage
-from mainspring.domain.job import NAME, JobRef
+from mainspring.domain.job import MOST_REFS, NAME, JobRef
 
 CONTENT_TYPE = "application/json"
 VERSION = 1
-MOST_REFS = 100
 _LARGEST_TICKET = 2**63 - 1
 
 

@@ -30,7 +30,7 @@ def install(package: str) -> None:
     command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *patient, package]
     with services_held(_POLICY, package):
         enabled = _enabled_units()
-        _retried_with_fresh_lists(command, ["apt-get", "update", "-qq", *patient])
+        _retried(command, after=[["dpkg", "--configure", "-a"], ["apt-get", "update", "-qq", *patient]])
         _disable(_enabled_units() - enabled)
 
 
@@ -135,11 +135,13 @@ def _disable(units: set[str]) -> None:
         _run([systemctl, "disable", "--quiet", *sorted(units)])
 
 
-def _retried_with_fresh_lists(command: list[str], refresh: list[str]) -> None:
+def _retried(command: list[str], after: list[list[str]]) -> None:
+    """Run a command; if it fails, once more after these: a fresh machine has no lists of packages yet."""
     try:
         _run(command)
     except ProvisioningError:
-        _run(refresh)
+        for remedy in after:
+            _run(remedy)
         _run(command)
 
 

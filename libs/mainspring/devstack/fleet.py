@@ -14,13 +14,16 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mainspring.devstack import keeper, process
 from mainspring.devstack.errors import RefusedError
 from mainspring.devstack.ports import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
@@ -135,7 +138,7 @@ class Fleet:
 
         ``settings`` are its own knobs, in lower case: ``slots=20`` is ``MAINSPRING_WORKER_SLOTS=20``.
         """
-        (port,) = free_ports(1)
+        port = int(str(settings.get("port", free_ports(1)[0])))
         prefix = f"MAINSPRING_{service.upper()}_"
         knobs = {"host": "127.0.0.1", "port": port} if service == "api" else {"health_port": port}
         environment = self._environment | {
@@ -147,6 +150,10 @@ class Fleet:
         one.start()
         self.services.append(one)
         return one
+
+    def migrate(self) -> None:
+        """Bring the database up to this release. Raises RefusedError."""
+        process.run([sys.executable, "-m", "mainspring.cli.main", "migrate"], env=self._environment)
 
     def wait_ready(self) -> None:
         """Wait until every running service is ready. Raises RefusedError."""
@@ -168,12 +175,16 @@ class Fleet:
 
 
 @contextmanager
-def open_fleet(urls: Mapping[str, str], folder: Path, **environment: str) -> Iterator[Fleet]:
-    """A fleet that is stopped when the block ends."""
+def open_fleet(urls: Mapping[str, str], workspace: Path, name: str = "services", **environment: str) -> Iterator[Fleet]:
+    """A fleet on the servers of ``urls``, stopped when the block ends.
+
+    ``workspace``: the folder of the stack; logs lie in its folder ``name``, and should the owner be killed, the
+    services go with the servers.
+    """
+    folder = workspace / name
     folder.mkdir(parents=True, exist_ok=True)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
-    mark = {keeper.MARKER: os.environ.get(keeper.MARKER, str(folder))}
-    fleet = Fleet({**inherited, **mark, **urls, **environment}, folder)
+    inherited = {variable: value for variable, value in os.environ.items() if not variable.startswith("MAINSPRING_")}
+    fleet = Fleet({**inherited, **urls, **environment, keeper.MARKER: str(workspace)}, folder)
     try:
         yield fleet
     finally:

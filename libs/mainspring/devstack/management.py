@@ -17,6 +17,7 @@ class Management:
     """One broker's management API, by its URL with user and password: `http://user:password@host:port`."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 15672
         credentials = f"{unquote(parts.username or 'guest')}:{unquote(parts.password or 'guest')}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from mainspring.devstack.keeper import free_shared_memory
+from mainspring.devstack.log import ServerLog
 from mainspring.devstack.ports import free_ports
 from mainspring.devstack.process import run
 from mainspring.devstack.server import Server
@@ -45,7 +46,7 @@ class PostgresProgram:
         self._settings = {**SETTINGS, **settings}
         self._home = workspace.folder("postgres")
         self._data = self._home / "data"
-        self.log_path = self._home / "log"
+        self.log = ServerLog(self._home / "log")
 
     def choose_ports(self) -> None:
         """Take another free port."""
@@ -67,7 +68,7 @@ class PostgresProgram:
         """Start the postmaster in the foreground."""
         settings = [f"--{name}={value}" for name, value in self._settings.items()]
         postgres = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
-        return self._workspace.spawn([*postgres, *settings], {}, self.log_path)
+        return self._workspace.spawn([*postgres, *settings], {}, self.log.path)
 
     def is_ready(self, pid: int) -> bool:
         """Whether the postmaster itself says so, in line 8 of its pid file (PostgreSQL's pidfile.h)."""

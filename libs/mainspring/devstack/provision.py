@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.devstack import debian
 from mainspring.devstack.cache import cache_folder, cache_locked
-from mainspring.devstack.errors import ServersMissingError
+from mainspring.devstack.errors import ProvisioningError, ServersMissingError
 from mainspring.devstack.programs import RabbitPrograms, find_postgres, find_psql, find_rabbit
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def psql_program(binaries: Path | None) -> Path:
 
 
 def rabbit_programs() -> RabbitPrograms:
-    """RabbitMQ's programs: found, else installed (as root) or unpacked (as anybody else).
-
-    Raises ServersMissingError or ProvisioningError.
-    """
-    programs = _installed_rabbit() if os.geteuid() == 0 else find_rabbit() or _unpacked_rabbit()
+    """RabbitMQ's programs: found, else installed (as root) or unpacked (not as root); raises ServersMissingError."""
+    try:
+        programs = _installed_rabbit() if os.geteuid() == 0 else find_rabbit() or _unpacked_rabbit()
+    except ProvisioningError as failure:
+        raise ServersMissingError(f"{_RABBIT_MISSING}\n{failure}") from failure
     if programs is None:
         raise ServersMissingError(_RABBIT_MISSING)
     return programs

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from mainspring.devstack.errors import RefusedError
+from mainspring.devstack.log import ServerLog
 from mainspring.devstack.management import Management
 from mainspring.devstack.ports import free_ports, is_free
 from mainspring.devstack.rabbit_home import small_home
@@ -49,7 +50,7 @@ class RabbitProgram:
         self._programs = programs
         self._config = config
         self._home = workspace.folder("rabbitmq")
-        self.log_path = self._home / "log"
+        self.log = ServerLog(self._home / "log")
         self._node = f"mainspring-{secrets.token_hex(4)}@localhost"
         self._server = small_home(programs.server, self._home / "home", ["rabbit", *PLUGINS])
         self._epmd: subprocess.Popen[bytes] | None = None
@@ -82,7 +83,7 @@ class RabbitProgram:
         """Start the node, and its epmd first: one that the node starts would outlive it."""
         while self._epmd is None or self._epmd.poll() is not None:
             self._epmd = self._launch_epmd()
-        return self._workspace.spawn([str(self._server)], self._environment(), self.log_path)
+        return self._workspace.spawn([str(self._server)], self._environment(), self.log.path)
 
     def is_ready(self, pid: int) -> bool:  # noqa: ARG002 — the node's name tells it from another
         """Whether this very node accepts AMQP connections."""
@@ -98,7 +99,7 @@ class RabbitProgram:
         """Start an epmd on a free port and wait until it listens, or has ended because it lost the port."""
         (self._epmd_port,) = free_ports(1)
         argv = [str(self._programs.epmd), "-port", str(self._epmd_port), "-address", "127.0.0.1"]
-        epmd = self._workspace.spawn(argv, self._programs.environment, self.log_path)
+        epmd = self._workspace.spawn(argv, self._programs.environment, self.log.path)
         while epmd.poll() is None and is_free(self._epmd_port):
             time.sleep(0.005)
         return epmd
@@ -158,14 +159,9 @@ class RabbitMQ(Server):
         return self._rabbit.port if self._rabbit else urlsplit(self.url).port or 5672
 
     @property
-    def management_url(self) -> str:
-        """The URL of its management API, with user and password."""
-        return self._rabbit.management_url if self._rabbit else self._given_management_url
-
-    @property
     def management(self) -> Management:
         """Its management API."""
-        return Management(self.management_url)
+        return Management(self._rabbit.management_url if self._rabbit else self._given_management_url)
 
     def create_vhost(self, name: str) -> str:
         """Create a virtual host that its creator may do anything in; returns its URL, raises RefusedError."""

@@ -11,6 +11,8 @@ from mainspring.devstack import keeper
 from mainspring.devstack.errors import DevstackError
 from mainspring.devstack.stack import Stack, start_stack
 
+_GRACE_SECONDS = 20.0
+
 
 def main(argv: list[str]) -> int:
     """Run the script, end it with this process, and return its exit status."""
@@ -31,13 +33,22 @@ def main(argv: list[str]) -> int:
 def _run_script(argv: list[str], stack: Stack) -> int:
     # Marked as the workspace's: should this process be killed, the script goes with the servers.
     environment = {**os.environ, **stack.environment(), keeper.MARKER: str(stack.folder)}
-    with subprocess.Popen([sys.executable, *argv], env=environment) as script:
-        try:
-            return script.wait()
-        except KeyboardInterrupt:
-            script.terminate()
-            script.wait()
-            raise
+    # In a group of its own: the terminal's Ctrl-C reaches it once, from here.
+    script = subprocess.Popen([sys.executable, *argv], env=environment, process_group=0)
+    try:
+        return script.wait()
+    finally:
+        _end(script)
+
+
+def _end(script: subprocess.Popen[bytes]) -> None:
+    """Interrupt the script if it still runs, and kill it if that does not end it."""
+    script.send_signal(signal.SIGINT)
+    try:
+        script.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        script.kill()
+        script.wait()
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ from mainspring.devstack.errors import NotOursError, NotReadyError, ServerDiedEr
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mainspring.devstack.log import ServerLog
+
 _LOOK_SECONDS = 0.02
 _PORT_ATTEMPTS = 5
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
-_TAIL_LINES = 20
 
 
 class Program(Protocol):
@@ -25,7 +26,7 @@ class Program(Protocol):
 
     name: str
     port: int
-    log_path: Path
+    log: ServerLog
     stop_signal: signal.Signals
 
     def choose_ports(self) -> None:
@@ -55,7 +56,6 @@ class Server:
         self._given_program = program
         self._process: subprocess.Popen[bytes] | None = None
         self._ports_are_final = False
-        self._log_starts_at = 0
 
     @property
     def is_ours(self) -> bool:
@@ -65,7 +65,7 @@ class Server:
     @property
     def log_path(self) -> Path:
         """The file that holds what the server has written since its first start."""
-        return self._program.log_path
+        return self._program.log.path
 
     def start(self, timeout: float = _START_SECONDS) -> None:
         """Start the server on its port and data and wait until it serves (seconds); if it runs, that is fine.
@@ -83,7 +83,7 @@ class Server:
         if not self._ports_are_final:
             program.choose_ports()
         program.create()
-        self._log_starts_at = program.log_path.stat().st_size if program.log_path.exists() else 0
+        program.log.mark()
         self._process = program.launch()
 
     def finish(self, timeout: float = _START_SECONDS) -> None:
@@ -92,7 +92,7 @@ class Server:
             try:
                 self.wait_ready(timeout)
             except ServerDiedError:
-                if not (self._lost_a_port() and attempts_left):
+                if not (self._program.log.tells_of_a_taken_port() and attempts_left):
                     raise
                 self.begin()
             else:
@@ -102,12 +102,12 @@ class Server:
     def wait_ready(self, timeout: float = _START_SECONDS) -> None:
         """Wait until the server serves (seconds); raises ServerDiedError or NotReadyError."""
         give_up_at = time.monotonic() + timeout
-        child = self._child
+        child, log = self._child, self._program.log
         while not self._program.is_ready(child.pid):
             if child.poll() is not None:
-                raise ServerDiedError(f"{self.name} ended with {child.returncode}:\n{self._log_tail()}")
+                raise ServerDiedError(f"{self.name} ended with {child.returncode}:\n{log.tail()}")
             if time.monotonic() > give_up_at:
-                raise NotReadyError(f"{self.name} is not ready after {timeout:g} s:\n{self._log_tail()}")
+                raise NotReadyError(f"{self.name} is not ready after {timeout:g} s:\n{log.tail()}")
             time.sleep(_LOOK_SECONDS)
 
     def kill(self) -> None:
@@ -177,15 +177,3 @@ class Server:
 
     def _is_alive(self) -> bool:
         return self._program is not None and self._process is not None and self._process.poll() is None
-
-    def _lost_a_port(self) -> bool:
-        log = self._log_of_this_start().lower()
-        return "already in use" in log or "eaddrinuse" in log
-
-    def _log_tail(self) -> str:
-        return "\n".join(self._log_of_this_start().splitlines()[-_TAIL_LINES:])
-
-    def _log_of_this_start(self) -> str:
-        with self.log_path.open("rb") as log:
-            log.seek(self._log_starts_at)
-            return log.read().decode(errors="replace")

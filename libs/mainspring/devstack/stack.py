@@ -35,7 +35,7 @@ class Stack:
         return {
             DATABASE_URL: self.postgres.url,
             AMQP_URL: self.rabbitmq.url,
-            MANAGEMENT_URL: self.rabbitmq.management_url,
+            MANAGEMENT_URL: self.rabbitmq.management.url,
         }
 
 

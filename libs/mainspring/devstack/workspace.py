@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from mainspring.devstack import keeper, process
+from mainspring.devstack.errors import DevstackError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -81,13 +82,18 @@ class Workspace:
 
 @contextmanager
 def open_workspace() -> Iterator[Workspace]:
-    """Sweep what dead owners left, then make a workspace that lasts until the block or the process ends."""
+    """Sweep what dead owners left, then make a workspace that lasts until the block or the process ends.
+
+    Raises DevstackError when the servers' account can't enter the temporary folder.
+    """
     sweep()
     path, lock = _create()
     try:
         watcher = _start_keeper(path)
         try:
-            yield Workspace(path)
+            workspace = Workspace(path)
+            _make_sure_of_reach(workspace)
+            yield workspace
         finally:
             keeper.clear(path)
             watcher.kill()
@@ -113,6 +119,16 @@ def _create() -> tuple[Path, IO[str]]:
     unborn.chmod(0o711)  # the servers' account passes through
     path = unborn.with_name(_PREFIX + unborn.name.removeprefix(_UNBORN))
     return unborn.rename(path), lock
+
+
+def _make_sure_of_reach(workspace: Workspace) -> None:
+    try:
+        workspace.run(["test", "-x", str(workspace.path)])
+    except RefusedError as refusal:
+        text = (
+            f"The account that the servers run as can't enter {workspace.path.parent}; set TMPDIR to a folder it can."
+        )
+        raise DevstackError(text) from refusal
 
 
 def _is_orphan(owner_file: Path) -> bool:

@@ -24,6 +24,8 @@ DEFAULT_TIMEOUT = timedelta(seconds=300)
 LONGEST_TIMEOUT = timedelta(days=30)
 MOST_PAYLOAD_BYTES = 256 * 1024
 MOST_TAGS = 32
+#: Jobs that travel in one message at most.
+MOST_REFS = 100
 DEEPEST_PAYLOAD = 64
 #: A number with more digits is stored by jsonb and then refused by Python's json.loads (limit 4,300).
 MOST_DIGITS = 308

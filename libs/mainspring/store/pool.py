@@ -35,13 +35,13 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
-# Our statements reach every row by an index, one look-up after another. These settings keep statistics that
-# are stale, or taken while a table was empty, from turning a plan to a scan; a JIT compile costs more than they do.
+# Our statements reach every stored row by an index. These settings keep statistics that are stale, or taken while a
+# table was empty, from turning a plan to a scan; a JIT compile costs more than they do. Hash joins stay: what a
+# statement has at hand (the arrays it was given, the rows it has locked) is joined by them.
 _PINNED = {
     "jit": "off",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
-    "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
 }

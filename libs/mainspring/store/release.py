@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mainspring.domain.admission import credit
-from mainspring.domain.job import JobRef
+from mainspring.domain.job import MOST_REFS, JobRef
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -77,8 +77,13 @@ async def next_due(connection: Conn, queues: Sequence[str], bounds: Bounds) -> d
     return {row["queue"]: row["due_at"] - row["now"] for row in rows}
 
 
-async def release(connection: Conn, queue: str, bounds: Bounds, refs_in_batch: int = 100) -> Released:
-    """Release what is due in ``queue``, as far as its credit goes. Call it in a transaction of its own."""
+async def release(
+    connection: Conn, queue: str, bounds: Bounds, *, most: int = 1000, refs_in_batch: int = MOST_REFS
+) -> Released:
+    """Release up to ``most`` due jobs of ``queue``, as far as its credit goes, in batches of ``refs_in_batch``.
+
+    Call it in a transaction of its own, and publish after its commit.
+    """
     row = await connection.fetchrow(_SQL["lock_queue"], queue)
     if row is None:
         return Released(is_locked_elsewhere=True)
@@ -96,7 +101,7 @@ async def release(connection: Conn, queue: str, bounds: Bounds, refs_in_batch: i
         return Released()
     # A blocked job keeps an old due time: a queue with a limit is scanned from the start.
     starts = bounds.of(queue) if usage["most"] is None else [ALWAYS] * PRIORITIES
-    rows = await connection.fetch(_SQL["release"], queue, free, starts, refs_in_batch)
+    rows = await connection.fetch(_SQL["release"], queue, min(free, most), starts, refs_in_batch)
     batches = tuple(OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows)
     if rows:
         bounds.advance(queue, rows[0]["reached"])

@@ -37,6 +37,8 @@ class RunnerProcess:
         self.attempts: dict[str, Attempt] = {}
         self.catalogue: list[dict[str, Any]] = []
         self.is_ready = asyncio.Event()
+        #: Kept here because the event loop alone would let it be collected.
+        self.listener: asyncio.Task[None] | None = None
         #: True for a runner that was started for one job alone.
         self.is_private = False
 
@@ -103,7 +105,7 @@ async def start(spec: RunnerSpec, on_ended: Callable[[RunnerProcess, dict[str, A
             os.close(read_end)
     reader, writer = await asyncio.open_connection(sock=ours, limit=2**20)
     runner = RunnerProcess(process, writer, write_end)
-    asyncio.create_task(_listen(runner, reader, on_ended), name=f"runner {process.pid}")  # noqa: RUF006  ends with the pipe
+    runner.listener = asyncio.create_task(_listen(runner, reader, on_ended), name=f"runner {process.pid}")
     return runner
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from mainspring.broker.messages import MOST_REFS
+from mainspring.domain.job import MOST_REFS
 from mainspring.store.fleet import Queue
 
 #: How many jobs a message holds for a queue that no worker serves (yet).

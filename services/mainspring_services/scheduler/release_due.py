@@ -79,7 +79,7 @@ class ReleaseDue:
         await self._topology.declare_queue(queue)
 
         async def work(connection: Conn) -> Released:
-            return await release.release(connection, queue, self._bounds, self._size)
+            return await release.release(connection, queue, self._bounds, most=self._size)
 
         released = await self._database.run_in_transaction(work)
         metrics.RELEASED.labels(queue).inc(released.count)

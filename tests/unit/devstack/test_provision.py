@@ -86,6 +86,19 @@ def test_without_rabbitmq_and_apt_the_message_says_what_to_install(monkeypatch: 
         provision.rabbit_programs()
 
 
+def test_a_failed_installation_says_why_and_what_else_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(_root: Path) -> None:
+        raise ProvisioningError("`apt-get update` failed: no network")
+
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(provision, "find_rabbit", lambda: None)
+    monkeypatch.setattr(provision, "_has_apt", lambda: True)
+    monkeypatch.setattr(debian, "unpack_rabbit", fail)
+    with pytest.raises(ServersMissingError, match=r"(?s)or set MAINSPRING_AMQP_URL.*no network"):
+        provision.rabbit_programs()
+
+
 def test_the_cache_of_a_user_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
@@ -122,6 +135,6 @@ def test_programs_out_of_the_accounts_reach_are_copied_once(tmp_path: Path, monk
 
 def test_an_installation_is_tried_again_with_fresh_lists(tmp_path: Path) -> None:
     lists = tmp_path / "lists"
-    debian._retried_with_fresh_lists(["test", "-e", str(lists)], ["touch", str(lists)])
+    debian._retried(["test", "-e", str(lists)], after=[["true"], ["touch", str(lists)]])
     with pytest.raises(ProvisioningError, match="no such package"):
-        debian._retried_with_fresh_lists(["sh", "-c", "echo no such package >&2; exit 100"], ["true"])
+        debian._retried(["sh", "-c", "echo no such package >&2; exit 100"], after=[["true"]])

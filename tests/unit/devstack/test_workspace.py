@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from mainspring.devstack import keeper, process
+from mainspring.devstack.errors import DevstackError
 from mainspring.devstack.workspace import open_workspace, sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temporary folder of the test's own, so that it sees nothing of other stacks."""
-    tmp_path.chmod(0o755)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder of the test's own, open to the servers' account, which pytest's are not."""
+    with tempfile.TemporaryDirectory(prefix="devstack-test-") as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
 
 
 def test_a_workspace_is_gone_with_all_that_runs_for_it(temporary: Path) -> None:
@@ -44,6 +51,14 @@ def test_servers_see_nothing_of_the_owners_settings(monkeypatch: pytest.MonkeyPa
     with open_workspace() as workspace:
         words = workspace.run(["/usr/bin/env"]).split()
     assert {word.partition("=")[0] for word in words} == {"PATH", "LANG", keeper.MARKER}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's servers run as that user")
+def test_a_temporary_folder_that_is_closed_to_the_servers_is_named(temporary: Path) -> None:
+    temporary.chmod(0o700)
+    with pytest.raises(DevstackError, match=rf"can't enter {temporary}; set TMPDIR"), open_workspace():
+        pass
+    assert not list(temporary.iterdir())
 
 
 def test_a_dead_owners_folder_is_swept_and_a_living_ones_is_not(temporary: Path) -> None:
@@ -74,6 +89,7 @@ def test_folders_of_other_kinds_are_let_alone(temporary: Path) -> None:
 
 OWNER = """
 import sys, time
+from mainspring.devstack.errors import DevstackError
 from mainspring.devstack.workspace import open_workspace
 with open_workspace() as workspace:
     print(workspace.spawn(["/bin/sleep", "60"], {}, workspace.path / "log").pid, flush=True)

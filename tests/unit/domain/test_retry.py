@@ -20,10 +20,10 @@ def test_r01_backoff_never_overflows(attempt, seconds):
 
 
 @pytest.mark.parametrize("base", [1e-308, 5e-324, 1e-300, 1e-6])
-@pytest.mark.parametrize("factor", [2, 2.0, 10.0, 1000.0])
-def test_r01_a_tiny_base_never_overflows_below_its_cap(base, factor):
-    policy = RetryPolicy(base=base, factor=factor, cap=60)
-    assert all(0 <= policy.ceiling_before(retry) <= 60 for retry in range(1, 1200))
+def test_r01_a_tiny_base_never_overflows_below_its_cap(base):
+    for factor in (2, 2.0, 10.0, 1000.0):
+        policy = RetryPolicy(base=base, factor=factor, cap=60)
+        assert all(0 <= policy.ceiling_before(retry) <= 60 for retry in range(1, 1200))
 
 
 @pytest.mark.parametrize(

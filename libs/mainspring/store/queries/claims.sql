@@ -19,16 +19,19 @@ judged AS MATERIALIZED (
             WHEN locked.claim_id = $3 THEN 'claimed'
             WHEN locked.fence <> locked.ticket OR locked.state NOT IN ('enqueued', 'admitted', 'retrying') THEN 'stale'
             WHEN locked.expires_at <= clock_timestamp() THEN 'expired'
-            WHEN EXISTS (
-                SELECT FROM mainspring.completions
-                WHERE completions.idempotency_key = coalesce(locked.idempotency_key, locked.id::text)
-            ) THEN 'duplicate'
+            WHEN complete.is_complete THEN 'duplicate'
             WHEN queues.paused THEN 'paused'
             WHEN locked.state <> 'admitted' AND limits.most IS NOT NULL THEN 'limited'
             WHEN NOT locked.task = ANY ($6::text[]) THEN 'unknown_task'
             ELSE 'claimed'
         END AS verdict
     FROM locked
+    -- The LIMIT keeps this a look-up for each row: flattened, it could become a scan of all completions.
+    LEFT JOIN LATERAL (
+        SELECT true AS is_complete FROM mainspring.completions
+        WHERE completions.idempotency_key = coalesce(locked.idempotency_key, locked.id::text)
+        LIMIT 1
+    ) AS complete ON true
     LEFT JOIN mainspring.queues ON queues.name = locked.queue
     LEFT JOIN mainspring.limits ON limits.queue = locked.queue AND limits.kind = 'concurrency'
 ),
@@ -72,7 +75,7 @@ FROM asked
 LEFT JOIN judged ON judged.id = asked.id AND judged.ticket = asked.ticket
 LEFT JOIN claimed ON claimed.id = judged.id AND judged.verdict = 'claimed'
 LEFT JOIN LATERAL (
-    SELECT payload, retry, nominal_at, traceparent FROM mainspring.job_details WHERE job_details.id = claimed.id
+    SELECT payload, retry, nominal_at, traceparent FROM mainspring.job_details WHERE job_details.id = claimed.id LIMIT 1
 ) AS details ON true
 
 -- name: finished

@@ -35,12 +35,18 @@ LEFT JOIN LATERAL (
 ) AS seen ON true
 
 -- name: lock_expired
-SELECT
-    live_jobs.id, live_jobs.queue, live_jobs.task, live_jobs.fence, live_jobs.claim_id, live_jobs.attempts_used,
-    live_jobs.hand_backs, live_jobs.cancel_requested, job_details.retry
-FROM mainspring.live_jobs
-LEFT JOIN mainspring.job_details ON job_details.id = live_jobs.id
-WHERE live_jobs.state = 'running' AND live_jobs.lease_until < (SELECT clock_timestamp())
-ORDER BY live_jobs.id
-LIMIT $1
-FOR UPDATE OF live_jobs SKIP LOCKED
+-- Without an order the picks come from the small index of what runs; an order by id would walk all live jobs.
+WITH expired AS MATERIALIZED (
+    SELECT
+        id, queue, task, fence, claim_id, attempts_used, hand_backs, cancel_requested
+    FROM mainspring.live_jobs
+    WHERE state = 'running' AND lease_until < (SELECT clock_timestamp())
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+)
+SELECT expired.*, details.retry
+FROM expired
+LEFT JOIN LATERAL (
+    SELECT retry FROM mainspring.job_details WHERE job_details.id = expired.id LIMIT 1
+) AS details ON true
+ORDER BY expired.id

@@ -12,12 +12,16 @@ RETURNING epoch
 -- Every job that the old broker held, some thousands at a time: those released before the epoch changed, and
 -- those that wait in the ladder.
 WITH locked AS MATERIALIZED (
-    SELECT live_jobs.id, live_jobs.fence FROM mainspring.live_jobs
-    WHERE live_jobs.state IN ('enqueued', 'admitted', 'retrying')
-        AND (live_jobs.state = 'retrying' OR live_jobs.released_at <= $1::timestamptz)
-    ORDER BY live_jobs.id
-    LIMIT $2
-    FOR UPDATE SKIP LOCKED
+    SELECT picked.id FROM (
+        SELECT id FROM mainspring.live_jobs
+        WHERE state IN ('enqueued', 'admitted') AND released_at <= $1::timestamptz
+        LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) AS picked
+    UNION ALL
+    SELECT waiting.id FROM (
+        SELECT id FROM mainspring.live_jobs WHERE state = 'retrying' LIMIT $2 FOR UPDATE SKIP LOCKED
+    ) AS waiting
 ),
 moved AS (
     UPDATE mainspring.live_jobs
@@ -62,7 +66,6 @@ WITH late AS MATERIALIZED (
     WHERE live_jobs.state IN ('enqueued', 'admitted')
         AND live_jobs.released_at < (SELECT clock_timestamp())
             - least($1::interval * (power(2, live_jobs.rechecks + 1) - 1), interval '1 hour' * (live_jobs.rechecks + 1))
-    ORDER BY live_jobs.id
     LIMIT 500
     FOR UPDATE OF live_jobs SKIP LOCKED
 )

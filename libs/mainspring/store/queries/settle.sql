@@ -49,16 +49,16 @@ WITH asked AS MATERIALIZED (
     SELECT a.*
     FROM unnest(
         $1::uuid[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::interval[], $7::text[], $8::boolean[],
-        $9::boolean[], $10::jsonb[], $11::text[]
+        $9::boolean[], $10::jsonb[], $11::text[], $12::text[]
     ) AS a (
-        id, fence, claim_id, new_state, outcome, delay, new_reason, counts, new_run_alone, error, event
+        id, fence, claim_id, new_state, outcome, delay, new_reason, counts, new_run_alone, error, event, fingerprint
     )
     ORDER BY a.id
 ),
 locked AS MATERIALIZED (
     SELECT
         asked.new_state, asked.outcome, asked.delay, asked.new_reason, asked.counts, asked.new_run_alone, asked.error,
-        asked.event, job.*, clock_timestamp() AS ended_at
+        asked.event, asked.fingerprint, job.*, clock_timestamp() AS ended_at
     FROM asked
     CROSS JOIN LATERAL (
         SELECT * FROM mainspring.live_jobs
@@ -80,9 +80,7 @@ noted AS (
 letters AS (
     INSERT INTO mainspring.dead_letters (id, kind, job_id, queue, task, reason, outcome, error, fingerprint, died_at)
     SELECT
-        id, 'job', id, queue, task, new_reason, outcome, error,
-        (SELECT f.fingerprint FROM unnest($1::uuid[], $12::text[]) AS f (id, fingerprint) WHERE f.id = locked.id LIMIT 1),
-        ended_at
+        id, 'job', id, queue, task, new_reason, outcome, error, fingerprint, ended_at
     FROM locked WHERE new_state = 'dead'
 ),
 finished AS (

@@ -1,0 +1,45 @@
+"""Speaking to the api: one place that turns HTTP answers into our errors."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import httpx
+
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound, Unavailable
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def call(method: str, path: str, *, body: Any = None, timeout: float = 30, **params: Any) -> Any:
+    """The JSON answer of the api. Raises InvalidInput, NotFound, Conflict, Unavailable."""
+    url = os.environ.get("MAINSPRING_API_URL", DEFAULT_URL)
+    key = os.environ.get("MAINSPRING_API_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    wanted = {name: value for name, value in params.items() if value is not None}
+    try:
+        answer = httpx.request(method, url + path, json=body, headers=headers, params=wanted, timeout=timeout)
+    except httpx.HTTPError as error:
+        raise Unavailable(f"no answer from {url}: {error}") from error
+    if answer.is_success or answer.status_code == 410:
+        return answer.json() if answer.content else None
+    raise _error(answer)
+
+
+def _error(answer: httpx.Response) -> Exception:
+    try:
+        problem = answer.json()
+    except json.JSONDecodeError:
+        return Unavailable(f"HTTP {answer.status_code}")
+    text = problem.get("detail") or problem.get("title", "")
+    match answer.status_code:
+        case 404:
+            return NotFound(text)
+        case 409:
+            return Conflict(text)
+        case 422:
+            first = (problem.get("errors") or [{"field": "request", "message": text}])[0]
+            return InvalidInput(first["field"], first["message"])
+    return Unavailable(f"HTTP {answer.status_code}: {text}")

@@ -1,0 +1,45 @@
+"""The command's entry: groups, and errors as exit codes.
+
+Exit codes: 0 done; 1 it failed; 2 bad input or a wrong setting; 3 not found; 4 a server can't be reached.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from mainspring.cli import dead_letters, dev, jobs, migrate, schedules, services
+from mainspring.domain.errors import InvalidInput, MainspringError, Misconfigured, NotFound, Unavailable
+
+app = typer.Typer(
+    no_args_is_help=True, help="Background jobs and cron schedules on a fleet.", pretty_exceptions_enable=False
+)
+services.add_to(app)
+app.command("migrate")(migrate.migrate)
+app.command("dev")(dev.dev)
+app.command("submit")(jobs.submit)
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(schedules.app, name="schedules")
+app.add_typer(dead_letters.app, name="dlq")
+
+EXIT_CODES: tuple[tuple[type[MainspringError], int], ...] = (
+    (InvalidInput, 2),
+    (Misconfigured, 2),
+    (NotFound, 3),
+    (Unavailable, 4),
+    (MainspringError, 1),
+)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app()
+    except MainspringError as error:
+        print(f"mainspring: {error}", file=sys.stderr)
+        raise SystemExit(next(code for kind, code in EXIT_CODES if isinstance(error, kind))) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""``mainspring schedules``."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.api_client import call
+from mainspring.cli.output import Json, show, show_list
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.job import check_instant
+from mainspring.domain.schedule import fire_times, make_trigger
+
+app = typer.Typer(no_args_is_help=True, help="Look after schedules.")
+MOST = 100_000
+
+
+@app.command()
+def preview(
+    cron: str,
+    start: Annotated[str, typer.Option("--from", help="The first instant, such as 2026-03-01T00:00:00Z.")],
+    timezone: Annotated[str, typer.Option(help="An IANA zone.")] = "UTC",
+    until: Annotated[str | None, typer.Option(help="The end, itself excluded.")] = None,
+    count: Annotated[int | None, typer.Option(help="How many.")] = None,
+    as_json: Json = False,
+) -> None:
+    """When an expression fires; needs no server.
+
+    Example: mainspring schedules preview '30 2 * * *' --timezone America/New_York --from 2025-03-08T00:00:00Z --count 3
+    """
+    if (until is None) == (count is None):
+        raise InvalidInput("until", "give either --until or --count")
+    if count is not None and not 1 <= count <= MOST:
+        raise InvalidInput("count", f"must be from 1 to {MOST}")
+    first = _instant("from", start)
+    end = _instant("until", until) if until else None
+    trigger = make_trigger(cron=cron, timezone=timezone, anchor=first)
+    times = [one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in fire_times(trigger, first, end, count or MOST)]
+    print(json.dumps({"fire_times": times}) if as_json else "\n".join(times))
+
+
+def _instant(field: str, text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(field, f"{text!r} is no instant such as 2026-03-01T00:00:00Z") from None
+    check_instant(field, instant)
+    return instant
+
+
+@app.command("list")
+def list_all(as_json: Json = False) -> None:
+    """All schedules."""
+    items = call("GET", "/v1/schedules", limit=1000)["items"]
+    show_list(items, ("name", "task", "cron", "every_seconds", "timezone", "paused", "next_nominal_at"), as_json)
+
+
+@app.command()
+def pause(name: str, note: str | None = None, as_json: Json = False) -> None:
+    """Pause a schedule."""
+    show(call("POST", f"/v1/schedules/{name}/pause", note=note), as_json)
+
+
+@app.command()
+def resume(name: str, as_json: Json = False) -> None:
+    """Resume a schedule; nothing is caught up."""
+    show(call("POST", f"/v1/schedules/{name}/resume"), as_json)
+
+
+@app.command()
+def trigger(name: str, as_json: Json = False) -> None:
+    """Make a job of a schedule now."""
+    show(call("POST", f"/v1/schedules/{name}/trigger"), as_json)
