@@ -23,7 +23,7 @@ from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 
 log = get_logger(__name__)
-RETRY_SECONDS = 1.0
+RETRY_SECONDS = 0.5
 OnMessage = Callable[[AbstractIncomingMessage], Awaitable[None]]
 
 

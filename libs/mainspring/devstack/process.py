@@ -14,6 +14,10 @@ from typing import TypedDict
 
 from mainspring.devstack.errors import RefusedError
 
+_GONE = "ZX"  # a zombie runs no more
+_STOPPED = "Tt" + _GONE
+_STOP_SECONDS = 1.0
+
 
 class Privileges(TypedDict, total=False):
     """The arguments of Popen that lower a child's privileges."""
@@ -82,6 +86,7 @@ def freeze_tree(pid: int) -> list[int]:
     tree = [pid]
     while new := [member for member in tree if member not in frozen]:
         send(new, signal.SIGSTOP)
+        _wait_for_states(new, _STOPPED, _STOP_SECONDS)
         frozen.extend(new)
         tree = descendants(pid)
     return frozen
@@ -97,21 +102,17 @@ def send(pids: list[int], signum: signal.Signals) -> None:
 
 
 def wait_gone(pids: list[int], timeout: float = 10.0) -> bool:
-    """Wait until none of these processes runs (a zombie doesn't); whether that came about in time."""
+    """Wait until none of these processes is alive (seconds); whether that came about in time."""
+    return _wait_for_states(pids, _GONE, timeout)
+
+
+def _wait_for_states(pids: list[int], states: str, timeout: float) -> bool:
     give_up_at = time.monotonic() + timeout
-    while any(is_running(pid) for pid in pids):
+    while any(_state(pid) not in states for pid in pids):
         if time.monotonic() > give_up_at:
             return False
-        time.sleep(0.01)
+        time.sleep(0.005)
     return True
-
-
-def is_running(pid: int) -> bool:
-    """Whether this process is alive and not a zombie."""
-    stat = _stat(pid)
-    if stat is None:
-        return False
-    return stat[0] not in "ZX"
 
 
 def _parents() -> dict[int, int]:
@@ -119,12 +120,18 @@ def _parents() -> dict[int, int]:
     if not proc.is_dir():
         return _parents_by_ps()
     pids = [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
-    return {pid: int(stat[1]) for pid in pids if (stat := _stat(pid)) and stat[0] not in "ZX"}
+    return {pid: int(stat[1]) for pid in pids if (stat := _stat(pid)) and stat[0] not in _GONE}
 
 
 def _parents_by_ps() -> dict[int, int]:
     lines = run(["ps", "-A", "-o", "pid=,ppid="], env=dict(os.environ)).splitlines()
     return {int(pid): int(parent) for pid, parent in (line.split() for line in lines)}
+
+
+def _state(pid: int) -> str:
+    """The letter of a process's state as proc(5) has it; X for one that is gone."""
+    stat = _stat(pid)
+    return stat[0] if stat else "X"
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -16,6 +16,7 @@ from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds
 from mainspring.store.wakeups import listen
+from mainspring_services.scheduler.declare_queues import DeclareQueues
 from mainspring_services.scheduler.fire_due import FireDue
 from mainspring_services.scheduler.lead import Lead
 from mainspring_services.scheduler.queue_topology import QueueTopology
@@ -71,6 +72,7 @@ def _loops(
     service.start_loops(
         [
             release,
+            Loop("declare_queues", DeclareQueues(database, topology).run_once, 0.5),
             Loop("fire_due", fires.run_once, settings.fire_interval),
             Loop("republish_outbox", republish.run_once, 1.0),
             Loop("reclaim_expired", reclaim.run_once, settings.reclaim_interval),
