@@ -67,7 +67,9 @@ class Demo:
         self.break_things()
         self.wait_until_done(started + MOST_SECONDS)
         seconds = time.monotonic() - started
-        lines = check_all(self.stack.postgres.execute, self.sink, self.pictures, photographs, self.killed)
+        lines = check_all(
+            self.stack.postgres.execute, self.customers, self.sink, self.pictures, photographs, self.killed
+        )
         return show(lines, seconds)
 
     def start_services(self) -> None:

@@ -19,9 +19,6 @@ from aio_pika.exceptions import (
 from mainspring.broker.topology import Queue, Topology
 from mainspring.domain.errors import BrokerUnavailable, Misconfigured
 
-#: A connection as the rest of Mainspring handles it: opened here, closed by whoever opened it.
-Link = AbstractConnection
-
 HEARTBEAT_SECONDS = 5
 CONNECT_SECONDS = 5.0
 DECLARE_SECONDS = 10.0
@@ -33,6 +30,35 @@ class Unroutable(BrokerUnavailable):
 
 class Unconfirmed(BrokerUnavailable):
     """No confirm came in time: whether the message arrived is unknown."""
+
+
+class Link:
+    """An open connection that knows when it is lost; the driver's own flag only says that *we* closed it."""
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self._connection = connection
+        self.lost = asyncio.Event()
+        connection.close_callbacks.add(self._on_close)
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the connection is of no more use."""
+        return self.lost.is_set() or self._connection.is_closed
+
+    async def channel(self, *, confirms: bool = False) -> AbstractChannel:
+        """Open a channel; with ``confirms``, a returned message raises in its publish. Raises BrokerUnavailable."""
+        with translated("channel"):
+            async with asyncio.timeout(DECLARE_SECONDS):
+                return await self._connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
+
+    async def close(self) -> None:
+        """Close the connection; one that is lost is closed as well as can be."""
+        with contextlib.suppress(BrokerUnavailable), translated("close"):
+            async with asyncio.timeout(1):
+                await self._connection.close()
+
+    def _on_close(self, *_: object) -> None:
+        self.lost.set()
 
 
 @contextlib.contextmanager
@@ -53,37 +79,39 @@ def translated(what: str) -> Iterator[None]:
         raise BrokerUnavailable(f"{what}: {type(error).__name__}: {error}") from error
 
 
-async def connect(urls: str, name: str) -> AbstractConnection:
+async def connect(urls: str, name: str) -> Link:
     """Connect to the first of the comma-separated ``urls`` that answers. Raises BrokerUnavailable."""
     failure: BrokerUnavailable | None = None
     for url in (part.strip() for part in urls.split(",")):
         try:
             with translated("connect"):
-                return await aio_pika.connect(
+                connection = await aio_pika.connect(
                     url,
                     timeout=CONNECT_SECONDS,
                     heartbeat=HEARTBEAT_SECONDS,
                     client_properties={"connection_name": name},
                 )
+            return Link(connection)
         except BrokerUnavailable as error:
             failure = error
     raise failure or BrokerUnavailable("no URL given")
 
 
 @contextlib.asynccontextmanager
-async def channel_of(connection: AbstractConnection) -> AsyncIterator[AbstractChannel]:
+async def channel_of(link: Link) -> AsyncIterator[AbstractChannel]:
     """A channel for a short use. Raises BrokerUnavailable, Misconfigured."""
+    channel = await link.channel()
     with translated("channel"):
-        async with asyncio.timeout(DECLARE_SECONDS), connection.channel() as channel:
+        async with asyncio.timeout(DECLARE_SECONDS), channel:
             yield channel
 
 
-async def declare(connection: AbstractConnection, topology: Topology) -> None:
+async def declare(link: Link, topology: Topology) -> None:
     """Declare everything in ``topology``; what exists already is left as it is.
 
     Raises Misconfigured, naming the queue and the argument, when it exists with other arguments.
     """
-    async with channel_of(connection) as channel:
+    async with channel_of(link) as channel:
         for exchange in topology.exchanges:
             await channel.declare_exchange(exchange.name, exchange.kind, durable=True)
         for queue in topology.queues:
@@ -97,18 +125,18 @@ async def declare(connection: AbstractConnection, topology: Topology) -> None:
                 await inbox.bind(binding.source, binding.key)
 
 
-async def declare_plain(connection: AbstractConnection, queue: Queue) -> None:
+async def declare_plain(link: Link, queue: Queue) -> None:
     """Declare one queue without bindings."""
-    await declare(connection, Topology(queues=(queue,)))
+    await declare(link, Topology(queues=(queue,)))
 
 
-async def missing_queues(connection: AbstractConnection, names: Iterable[str]) -> list[str]:
+async def missing_queues(link: Link, names: Iterable[str]) -> list[str]:
     """Those of ``names`` that don't exist in the broker."""
     missing = []
     wanted = list(names)
     while wanted:
         # A failed passive declare closes its channel: go on with the rest on a new one.
-        absent = await _first_missing(connection, wanted)
+        absent = await _first_missing(link, wanted)
         if absent is None:
             break
         missing.append(absent)
@@ -116,12 +144,12 @@ async def missing_queues(connection: AbstractConnection, names: Iterable[str]) -
     return missing
 
 
-async def _first_missing(connection: AbstractConnection, names: list[str]) -> str | None:
+async def _first_missing(link: Link, names: list[str]) -> str | None:
     name = ""
+    channel = await link.channel()
     try:
         with translated("probe"):
             async with asyncio.timeout(DECLARE_SECONDS):
-                channel = await connection.channel()
                 for name in names:
                     await channel.declare_queue(name, passive=True)
                 await channel.close()

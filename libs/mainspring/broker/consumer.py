@@ -12,9 +12,9 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable
 
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
-from mainspring.broker.connection import connect, translated
+from mainspring.broker.connection import Link, connect, translated
 from mainspring.broker.messages import JobBatch, decode
 from mainspring.domain.errors import BrokerUnavailable, MainspringError, UnreadableMessage
 from mainspring.domain.job import JobRef
@@ -171,10 +171,12 @@ class Consumer:
         failures = 0
         while True:
             try:
-                connection = await connect(self._urls, self._name)
-                async with connection:
-                    failures = 0
-                    await self._serve(connection)
+                link = await connect(self._urls, self._name)
+                failures = 0
+                try:
+                    await self._serve(link)
+                finally:
+                    await link.close()
             except BrokerUnavailable as error:
                 failures += 1
                 self._on_state(str(error))
@@ -182,18 +184,16 @@ class Consumer:
                 log.warning("consumer cut off", consumer=self._name, error=str(error), retry_in=round(delay, 2))
                 await asyncio.sleep(delay)
 
-    async def _serve(self, connection: AbstractConnection) -> None:
+    async def _serve(self, link: Link) -> None:
         open_: dict[str, Subscription] = {}
-        closed = asyncio.Event()
-        connection.close_callbacks.add(lambda *_: closed.set())
-        while not closed.is_set() and not connection.is_closed:
+        while not link.is_closed:
             self._changed.clear()
-            missing = await self._adjust(connection, open_)
+            missing = await self._adjust(link, open_)
             self._on_state(f"queues not there yet: {', '.join(missing)}" if missing else None)
             if not missing:
                 self._settled.set()
-            await self._wait(closed)
-        raise BrokerUnavailable("connection closed")
+            await self._wait(link.lost)
+        raise BrokerUnavailable("connection lost")
 
     async def _wait(self, closed: asyncio.Event) -> None:
         waits = {asyncio.ensure_future(event.wait()) for event in (closed, self._changed)}
@@ -201,7 +201,7 @@ class Consumer:
         for wait in pending:
             wait.cancel()
 
-    async def _adjust(self, connection: AbstractConnection, open_: dict[str, Subscription]) -> list[str]:
+    async def _adjust(self, link: Link, open_: dict[str, Subscription]) -> list[str]:
         """Bring the subscriptions to what is wanted; returns the queues that aren't there."""
         for name in [name for name, one in open_.items() if one.channel.is_closed]:
             del open_[name]
@@ -213,18 +213,19 @@ class Consumer:
                 await one.cancel()
             return []
         for name, one in open_.items():
-            await one.start(self._on_message, name)
-        return [name for name in sorted(self._wanted - open_.keys()) if not await self._open(connection, open_, name)]
+            with translated(f"consume {name}"):
+                await one.start(self._on_message, name)
+        return [name for name in sorted(self._wanted - open_.keys()) if not await self._open(link, open_, name)]
 
-    async def _open(self, connection: AbstractConnection, open_: dict[str, Subscription], name: str) -> bool:
+    async def _open(self, link: Link, open_: dict[str, Subscription], name: str) -> bool:
         try:
             with translated(f"consume {name}"):
-                channel = await connection.channel(publisher_confirms=False)
+                channel = await link.channel()
                 await channel.set_qos(prefetch_count=self._prefetch)
                 one = Subscription(channel)
                 await one.start(self._on_message, name)
         except MainspringError:
-            if connection.is_closed:
+            if link.is_closed:
                 raise
             return False
         open_[name] = one

@@ -10,10 +10,10 @@ import asyncio
 from datetime import timedelta
 
 import aio_pika
-from aio_pika.abc import AbstractChannel, AbstractConnection
+from aio_pika.abc import AbstractChannel
 
 from mainspring.broker import delay_ladder, topology
-from mainspring.broker.connection import Unconfirmed, Unroutable, connect, translated
+from mainspring.broker.connection import Link, Unconfirmed, Unroutable, connect, translated
 from mainspring.broker.messages import CONTENT_TYPE, JobBatch, encode
 from mainspring.telemetry import metrics
 
@@ -27,7 +27,7 @@ class Publisher:
         self._urls = urls
         self._name = f"{name}.publish"
         self._opening = asyncio.Lock()
-        self._connection: AbstractConnection | None = None
+        self._link: Link | None = None
         self._channel: AbstractChannel | None = None
 
     async def publish_due(self, batch: JobBatch) -> None:
@@ -51,10 +51,9 @@ class Publisher:
 
     async def close(self) -> None:
         """Close the connection."""
-        connection, self._connection, self._channel = self._connection, None, None
-        if connection is not None:
-            with translated("close"):
-                await connection.close()
+        link, self._link, self._channel = self._link, None, None
+        if link is not None:
+            await link.close()
 
     async def _publish(self, exchange: str, key: str, body: bytes) -> None:
         message = aio_pika.Message(body, content_type=CONTENT_TYPE, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
@@ -74,16 +73,15 @@ class Publisher:
 
     async def _open(self) -> AbstractChannel:
         async with self._opening:
-            if self._connection is None or self._connection.is_closed:
-                self._connection = await connect(self._urls, self._name)
+            if self._link is None or self._link.is_closed:
+                self._link = await connect(self._urls, self._name)
                 self._channel = None
             if self._channel is None or self._channel.is_closed:
-                self._channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
+                self._channel = await self._link.channel(confirms=True)
             return self._channel
 
     async def _give_up_channel(self) -> None:
         """After a missing confirm the connection may be half-open: the next publish makes a new one."""
-        connection, self._connection, self._channel = self._connection, None, None
-        if connection is not None:
-            closing = asyncio.ensure_future(connection.close())
-            closing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        link, self._link, self._channel = self._link, None, None
+        if link is not None:
+            await link.close()
