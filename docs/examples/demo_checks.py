@@ -79,29 +79,6 @@ RETRIED = """
 SELECT count(*) FROM mainspring.jobs
 WHERE task = 'billing.charge' AND state = 'succeeded' AND attempt > 1 AND payload ->> 'customer' IN ({customers})
 """
-FIRES_MISSED)),
-        Line("summaries_wrong", "fired jobs without exactly one summary", 0, count(SUMMARIES_WRONG)),
-        Line("killed", "killed or restarted", "worker, scheduler, dispatcher, broker", ", ".join(killed)),
-        Line("worker_lost", "attempts that the history shows as lost with the worker", 1, count(LOST), at_least=True),
-        Line("unexplained", "successes with more than one attempt and no trace of why", 0, count(UNEXPLAINED)),
-        Line("outbox", "batches left unpublished", 0, count("SELECT count(*) FROM mainspring.outbox")),
-    ]
-
-
-UNFINISHED = "SELECT count(*) FROM mainspring.jobs WHERE state NOT IN ('succeeded', 'cancelled', 'dead')"
-CHARGED_TWICE = "SELECT count(*) FROM (SELECT FROM demo.payments GROUP BY customer, month HAVING count(*) > 1) AS twice"
-DEAD = """
-SELECT count(*) FROM mainspring.dead_letters JOIN mainspring.jobs ON jobs.id = dead_letters.job_id
-WHERE jobs.state = 'dead' AND jobs.reason = 'permanent' AND dead_letters.error ->> 'type' = 'Permanent'
-"""
-TRANSIENT = """
-SELECT count(DISTINCT job_id) FROM mainspring.attempts WHERE outcome = 'failed' AND error ->> 'type' = 'GatewayTimeout'
-"""
-RETRIED = """
-SELECT count(*) FROM mainspring.jobs WHERE state = 'succeeded' AND attempt > 1 AND id IN (
-    SELECT job_id FROM mainspring.attempts WHERE outcome = 'failed' AND error ->> 'type' = 'GatewayTimeout'
-)
-"""
 FIRES_MISSED = """
 WITH bounds AS (SELECT min(nominal_at) AS first, max(nominal_at) AS last FROM mainspring.fires),
 expected AS (SELECT generate_series(first, last, interval '3 seconds') AS nominal_at FROM bounds)
