@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from mainspring.devstack import keeper
 from mainspring.devstack.process import wait_gone
 from mainspring.devstack.stack import AMQP_URL, DATABASE_URL
 
@@ -51,7 +52,7 @@ def test_nothing_is_left_of_an_owner_that_a_signal_ends(temporary: Path, signum:
         assert len(pids) > 8
         process.send_signal(signum)
     assert wait_gone(pids, 5)
-    assert becomes_true(lambda: not list(temporary.iterdir()))
+    assert nothing_is_left(temporary)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -62,7 +63,7 @@ def test_nothing_is_left_of_an_owner_that_a_signal_ends_on_the_way(temporary: Pa
         process.send_signal(signum)
     assert pids
     assert wait_gone(pids, 5)
-    assert becomes_true(lambda: not list(temporary.iterdir()))
+    assert nothing_is_left(temporary)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -82,7 +83,7 @@ def test_a_script_that_is_run_with_a_stack_goes_with_it(
         assert urls == [stack.postgres.url, stack.rabbitmq.url]
         process.send_signal(signum)
     assert wait_gone([int(pid)], 5)
-    assert becomes_true(lambda: not list(temporary.iterdir()))
+    assert nothing_is_left(temporary)
 
 
 @contextlib.contextmanager
@@ -93,6 +94,16 @@ def owner(
     env = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary), **(environment or {})}
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as process:
         yield process
+
+
+def nothing_is_left(temporary: Path) -> bool:
+    """Whether the folder becomes empty and nothing runs any more for a stack in it."""
+    return becomes_true(lambda: not list(temporary.iterdir()) and not processes_of_stacks_in(temporary))
+
+
+def processes_of_stacks_in(temporary: Path) -> list[int]:
+    mark = f"{keeper.MARKER}={temporary}/".encode()
+    return [pid for pid in psutil.pids() if any(word.startswith(mark) for word in keeper._environment(pid))]
 
 
 def becomes_true(condition: Callable[[], object], timeout: float = 10.0) -> bool:

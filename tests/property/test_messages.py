@@ -15,7 +15,7 @@ from mainspring.domain.job import NAME, JobRef
 STEADY = settings(derandomize=True, deadline=None, database=None)
 names = st.from_regex(NAME, fullmatch=True)
 refs = st.builds(JobRef, st.uuids(), st.integers(0, 2**63 - 1))
-batches = st.builds(JobBatch, names, st.lists(refs, min_size=1, max_size=100).map(tuple))
+batches = st.builds(JobBatch, names, st.lists(refs, min_size=1, max_size=20).map(tuple))
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -66,7 +66,7 @@ def test_d08_a_damaged_message_is_read_or_refused_and_nothing_else_is_raised(bat
 
 
 @STEADY
-@given(names, st.lists(refs, max_size=300), st.integers(1, 100))
+@given(names, st.lists(refs, max_size=60), st.integers(1, 30))
 def test_cutting_loses_nothing_and_keeps_the_order(queue, many, most):
     cut = list(split(queue, many, most))
     assert [ref for batch in cut for ref in batch.refs] == many

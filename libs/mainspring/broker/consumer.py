@@ -36,6 +36,11 @@ class Delivery:
         self.batch = batch
 
     @property
+    def body(self) -> bytes:
+        """The message's body as it came."""
+        return self._message.body
+
+    @property
     def left(self) -> frozenset[JobRef]:
         """The references that still rest on this message."""
         return frozenset(self._left)

@@ -151,6 +151,10 @@ class Fleet:
         self.services.append(one)
         return one
 
+    def set_environment(self, name: str, value: str) -> None:
+        """Change a variable for the services that are started from now on."""
+        self._environment[name] = value
+
     def migrate(self) -> None:
         """Bring the database up to this release. Raises RefusedError."""
         process.run([sys.executable, "-m", "mainspring.cli.main", "migrate"], env=self._environment)

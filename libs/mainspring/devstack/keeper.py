@@ -22,6 +22,7 @@ from pathlib import Path
 
 MARKER = "MAINSPRING_DEVSTACK"
 _LOOK_SECONDS = 0.2
+_LATECOMER_SECONDS = 1.0
 _CLEAR_SECONDS = 10.0
 _IPC_RMID = 0  # sys/ipc.h
 
@@ -60,6 +61,9 @@ def main(owner: int, workspace: Path) -> None:
     """Wait until the owner is no longer this process's parent, then clear up."""
     while os.getppid() == owner:
         time.sleep(_LOOK_SECONDS)
+    clear(workspace)
+    # A child that was forked as its owner was killed bears the mark only once it runs its program.
+    time.sleep(_LATECOMER_SECONDS)
     clear(workspace)
 
 

@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from mainspring.devstack import keeper, process
 from mainspring.devstack.errors import DevstackError, RefusedError
@@ -66,18 +67,22 @@ class Workspace:
 
     def spawn(self, argv: list[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
         """Start a server in a session of its own, so that the terminal's Ctrl-C reaches the owner only."""
+        with log.open("ab") as output, ThreadPoolExecutor(1) as thread:
+            # In a thread: a Ctrl-C between the fork and the server's first breath would leave a child without its mark.
+            return thread.submit(self._spawn, argv, env, output).result()
+
+    def _spawn(self, argv: list[str], env: Mapping[str, str], output: BinaryIO) -> subprocess.Popen[bytes]:
         privileges = self.account.privileges() if self.account else process.Privileges()
-        with log.open("ab") as output:
-            return subprocess.Popen(
-                argv,
-                env=self.environment(env),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                **privileges,
-            )
+        return subprocess.Popen(
+            argv,
+            env=self.environment(env),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            **privileges,
+        )
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from mainspring.domain.job import JobRef
 from mainspring.domain.lease import LeaseTerms
 from mainspring.domain.retry import reconnect_delay
 from mainspring.runtime.loop import Pass
-from mainspring.store import claims
+from mainspring.store import claims, dead_letters
 from mainspring.store.pool import Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
@@ -126,14 +126,23 @@ class Intake:
         for reason, refs in answer.returned.items():
             metrics.RETURNED.labels(reason).inc(len(refs))
         metrics.STALE.labels("claim").inc(len(answer.stale))
-        if answer.unknown:
-            log.warning("message names jobs that don't exist", jobs=[str(ref.id) for ref in answer.unknown])
+        for ref in answer.unknown:
+            await self._keep_unknown(ref, deliveries[ref])
         if answer.dead:
             await self._announce_dead(answer.dead)
         for ref in answer.redundant():
             await deliveries[ref].settle([ref])
         for ref, delivery in copies:
             await delivery.settle([ref])
+
+    async def _keep_unknown(self, ref: JobRef, delivery: Delivery) -> None:
+        """No such row: the message is kept as it came, for a person to look at."""
+        log.warning("message names a job that doesn't exist", job_id=str(ref.id))
+        await self._database.run(
+            lambda connection: dead_letters.record_message(
+                connection, reason="unknown_job", queue=delivery.batch.queue, body=delivery.body, detail=str(ref.id)
+            )
+        )
 
     async def _announce_dead(self, dead: dict[str, list[JobRef]]) -> None:
         try:

@@ -11,6 +11,8 @@ import random
 from collections.abc import Sequence
 from datetime import timedelta
 
+from mainspring.broker import topology
+from mainspring.broker.connection import Unroutable, connect, declare
 from mainspring.broker.consumer import Delivery
 from mainspring.broker.messages import split
 from mainspring.broker.publisher import Publisher
@@ -32,7 +34,8 @@ PAUSED_DELAY = timedelta(seconds=1)
 class Dispatch:
     """Takes deliveries and brings each to its end, side by side."""
 
-    def __init__(self, database: Database, publisher: Publisher, view: FleetView) -> None:
+    def __init__(self, urls: str, database: Database, publisher: Publisher, view: FleetView) -> None:
+        self._urls = urls
         self._database = database
         self._publisher = publisher
         self._view = view
@@ -55,10 +58,23 @@ class Dispatch:
                 await self._bring_on(delivery)
             except Unavailable as error:
                 log.warning("dispatch delayed", queue=delivery.batch.queue, error=str(error))
+                if isinstance(error, Unroutable):
+                    await self._declare_again(delivery.batch.queue)
                 await asyncio.sleep(reconnect_delay(failures, random.random(), 1.0))  # noqa: S311  a delay
             else:
                 return
         await delivery.give_back()
+
+    async def _declare_again(self, queue: str) -> None:
+        """A returned message: the work queue or its binding is gone. What a scheduler declares, we may too."""
+        try:
+            link = await connect(self._urls, "dispatcher.topology")
+            try:
+                await declare(link, topology.for_queue(queue))
+            finally:
+                await link.close()
+        except Unavailable as error:
+            log.warning("queue not declared", queue=queue, error=str(error))
 
     async def _bring_on(self, delivery: Delivery) -> None:
         queue, refs = delivery.batch.queue, delivery.batch.refs

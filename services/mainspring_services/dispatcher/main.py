@@ -27,7 +27,7 @@ async def serve(service: Service) -> None:
     publisher = Publisher(settings.amqp_url, NAME)
     view = FleetView()
     async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
-        dispatch = Dispatch(database, publisher, view)
+        dispatch = Dispatch(settings.amqp_url, database, publisher, view)
         consumer = Consumer(
             settings.amqp_url,
             NAME,

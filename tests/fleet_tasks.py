@@ -1,0 +1,100 @@
+"""The tasks that the fleet tests run. Each start is written to a ledger at once, outside any transaction of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import asyncpg
+
+from mainspring import JobContext, Permanent, RetryPolicy, task
+
+QUICK = RetryPolicy(max_attempts=3, base=0.2, factor=1, cap=1)
+
+
+async def note(ctx: JobContext, what: str) -> None:
+    """One line in the ledger."""
+    connection = await asyncpg.connect(os.environ["MAINSPRING_DATABASE_URL"])
+    try:
+        await connection.execute(
+            "INSERT INTO ledger (job, attempt, what, pid) VALUES ($1, $2, $3, $4)",
+            *(ctx.job_id, ctx.attempt, what, os.getpid()),
+        )
+    finally:
+        await connection.close()
+
+
+@task("fleet.add", queue="fleet", retry=QUICK)
+async def add(ctx: JobContext, *, a: int, b: int) -> int:
+    """A result."""
+    return a + b
+
+
+@task("fleet.effect", queue="fleet", retry=QUICK)
+async def effect(ctx: JobContext, *, seconds: float = 0) -> int:
+    """A write that is one atom with the completion."""
+    async with ctx.transaction() as connection:
+        await connection.execute("INSERT INTO effects (job, attempt) VALUES ($1, $2)", ctx.job_id, ctx.attempt)
+    await asyncio.sleep(seconds)
+    return ctx.attempt
+
+
+@task("fleet.slow_at_first", queue="fleet", retry=QUICK)
+async def slow_at_first(ctx: JobContext, *, seconds: float = 60) -> int:
+    """Its first attempt takes long; later ones end at once."""
+    await note(ctx, "start")
+    if ctx.attempt == 1:
+        await asyncio.sleep(seconds)
+    async with ctx.transaction() as connection:
+        await connection.execute("INSERT INTO effects (job, attempt) VALUES ($1, $2)", ctx.job_id, ctx.attempt)
+    return ctx.attempt
+
+
+@task("fleet.nap", queue="fleet", retry=QUICK)
+async def nap(ctx: JobContext, *, seconds: float) -> int:
+    """Notes its start and its end."""
+    await note(ctx, "start")
+    await asyncio.sleep(seconds)
+    await note(ctx, "end")
+    return ctx.attempt
+
+
+@task("fleet.fail", queue="fleet", retry=QUICK)
+async def fail(ctx: JobContext, *, times: int) -> int:
+    """Fails so many times."""
+    if ctx.attempt <= times:
+        raise ValueError(f"attempt {ctx.attempt}")
+    return ctx.attempt
+
+
+@task("fleet.bad", queue="fleet")
+async def bad(ctx: JobContext) -> None:
+    """Can never succeed."""
+    raise Permanent("no such customer")
+
+
+@task("fleet.stubborn", queue="fleet", timeout=1, retry=RetryPolicy(max_attempts=1))
+async def stubborn(ctx: JobContext) -> str:
+    """Swallows every cancellation."""
+    give_up_at = time.monotonic() + 60
+    while time.monotonic() < give_up_at:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            continue
+    return "too late"
+
+
+@task("fleet.spin", queue="fleet", timeout=1, retry=RetryPolicy(max_attempts=1))
+def spin(ctx: JobContext) -> None:
+    """Never gives the core back."""
+    while True:
+        pass
+
+
+@task("fleet.suicide", queue="fleet", retry=RetryPolicy(max_attempts=2, base=0.2, factor=1))
+async def suicide(ctx: JobContext) -> None:
+    """Kills its own process."""
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,105 @@
+"""Attempts on real processes: results, retries, timeouts, deaths, cancels, stops."""
+
+from __future__ import annotations
+
+import pytest
+
+from .system import System
+
+
+def test_a_job_goes_through_all_five_services_and_its_result_comes_back(system: System) -> None:
+    system.worker()
+    system.ready()
+    job = system.final(system.submit("fleet.add", {"a": 2, "b": 3}))
+    assert (job["state"], job["result"], job["attempt"], job["attempts_used"]) == ("succeeded", 5, 1, 1)
+    assert [attempt["outcome"] for attempt in job["attempts"]] == ["succeeded"]
+
+
+def test_a_failure_is_tried_again_after_its_delay_and_the_history_shows_it(system: System) -> None:
+    system.worker()
+    system.ready()
+    job = system.final(system.submit("fleet.fail", {"times": 2}))
+    assert (job["state"], job["result"]) == ("succeeded", 3)
+    assert [attempt["outcome"] for attempt in job["attempts"]] == ["failed", "failed", "succeeded"]
+    assert [event["event"] for event in job["events"]] == ["retry", "retry"]
+
+
+def test_a_used_up_budget_and_a_permanent_failure_end_as_dead_letters_until_redriven(system: System) -> None:
+    system.worker()
+    system.ready()
+    exhausted = system.final(system.submit("fleet.fail", {"times": 3}))
+    permanent = system.final(system.submit("fleet.bad"))
+    assert (exhausted["state"], exhausted["reason"], exhausted["attempts_used"]) == ("dead", "exhausted", 3)
+    assert (permanent["state"], permanent["reason"], permanent["attempts_used"]) == ("dead", "permanent", 1)
+    assert permanent["error"]["message"] == "no such customer"
+    system.until(lambda: not system.count("SELECT count(*) FROM mainspring.dead_letters WHERE alerted_at IS NULL"))
+
+    assert system.http.post(f"/v1/dead-letters/{exhausted['id']}/redrive").status_code == 200
+    again = system.final(exhausted["id"])
+    assert (again["state"], again["result"], again["attempts_used"]) == ("succeeded", 4, 1)
+    assert "redrive" in [event["event"] for event in again["events"]]
+    assert system.count("SELECT count(*) FROM mainspring.dead_letters") == 1
+    assert system.http.post(f"/v1/dead-letters/{exhausted['id']}/redrive").status_code == 404
+
+
+@pytest.mark.parametrize("task", ["fleet.stubborn", "fleet.spin"])
+def test_a_deadline_is_enforced_and_the_neighbour_pays_nothing(system: System, task: str) -> None:
+    system.worker(kill_grace=1)
+    system.ready()
+    neighbour = system.submit("fleet.slow_at_first", {"seconds": 8})
+    system.started(neighbour)
+    job = system.final(system.submit(task))
+    assert (job["state"], [attempt["outcome"] for attempt in job["attempts"]]) == ("dead", ["timed_out"])
+    other = system.final(neighbour)
+    assert other["state"] == "succeeded"
+    assert [attempt["outcome"] for attempt in other["attempts"]] == ["handed_back", "succeeded"]
+    assert other["attempts_used"] == 1
+    assert system.count("SELECT count(*) FROM effects") == 1
+
+
+def test_a_job_that_kills_its_runner_is_buried_with_the_signal_and_runs_alone(system: System) -> None:
+    worker = system.worker()
+    system.ready()
+    job = system.final(system.submit("fleet.suicide"))
+    assert (job["state"], job["reason"]) == ("dead", "exhausted")
+    assert [attempt["outcome"] for attempt in job["attempts"]] == ["worker_lost", "worker_lost"]
+    assert "SIGKILL" in job["error"]["message"]
+    assert worker.is_running
+    assert system.final(system.submit("fleet.add", {"a": 1, "b": 1}))["result"] == 2
+
+
+def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_within_a_beat(system: System) -> None:
+    system.worker()
+    system.ready()
+    later = system.submit("fleet.add", {"a": 1, "b": 1}, delay_seconds=3600)
+    assert system.http.post(f"/v1/jobs/{later}/cancel").json()["state"] == "cancelled"
+    running = system.submit("fleet.nap", {"seconds": 60})
+    system.started(running)
+    assert system.http.post(f"/v1/jobs/{running}/cancel").json()["state"] == "running"
+    job = system.final(running, 10)
+    assert (job["state"], [attempt["outcome"] for attempt in job["attempts"]]) == ("cancelled", ["cancelled"])
+    assert system.http.post(f"/v1/jobs/{running}/retry").status_code == 200
+
+
+def test_sigterm_hands_jobs_back_uncounted_and_exits_0(system: System) -> None:
+    worker = system.worker(stop_grace=0.5)
+    system.ready()
+    ids = [system.submit("fleet.slow_at_first") for _ in range(4)]
+    for job_id in ids:
+        system.started(job_id)
+    assert worker.stop() == 0
+    for job_id in ids:
+        job = system.job(job_id)
+        assert (job["state"] in {"scheduled", "enqueued"}, job["attempts_used"]) == (True, 0)
+        assert system.outcomes(job_id) == ["handed_back"]
+    system.worker()
+    for job_id in ids:
+        job = system.final(job_id)
+        assert (job["state"], job["attempts_used"], job["attempt"]) == ("succeeded", 1, 2)
+    assert system.count("SELECT count(*) FROM effects") == 4
+
+
+def test_every_service_stops_with_0_at_sigterm(system: System) -> None:
+    system.worker()
+    system.ready()
+    assert {one.name: one.stop() for one in system.fleet.services} == dict.fromkeys(("api", "scheduler", "dispatcher", "dlq_handler", "worker"), 0)
