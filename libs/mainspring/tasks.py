@@ -13,7 +13,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 
 from mainspring.context import JobContext
 from mainspring.domain.errors import InvalidInput, Misconfigured
@@ -111,10 +111,16 @@ def _signature(name: str, handler: Callable[..., Any]) -> tuple[type[BaseModel],
         for parameter in parameters[1:]
         if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }
-    model = create_model(
-        f"{name} payload", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
-    )
-    return model, TypeAdapter(hints.get("return", Any))
+    # Infinity must not become null in silence: written as such, it is refused with its path.
+    config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+    return create_model(f"{name} payload", __config__=config, **fields), _adapter(hints.get("return", Any))
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(kind, config=ConfigDict(ser_json_inf_nan="constants"))
+    except PydanticUserError:  # a model has a configuration of its own
+        return TypeAdapter(kind)
 
 
 class TaskRegistry:

@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-#: The contract calls the two independent of each other. Take it out when pyproject.toml says what is meant.
-TO_BE_ALLOWED = {"mainspring.tasks -> mainspring.context"}
+
+
 #: For each contract a module that breaks it and no other.
 BREACHES = {
     "Arrows point downwards": ("libs/mainspring/store", "import mainspring.runtime.loop"),
@@ -72,7 +72,7 @@ def broken(tmp_path_factory):
 def test_a_contract_is_kept(kept, contract):
     imports = set(re.findall(r"\S+ -> \S+", kept[contract]))
     assert imports or not kept[contract]
-    assert imports - TO_BE_ALLOWED == set()
+    assert imports == set()
 
 
 @pytest.mark.parametrize("contract", [contract["name"] for contract in CONTRACTS])

@@ -17,7 +17,7 @@ MOST_FILE_LINES = 300
 #: Where everything may be caught, how often, and why.
 CATCHES_EVERYTHING = {
     "libs/mainspring/runtime/loop.py": (1, "a failed pass ends here, logged, and the next one follows"),
-    "libs/mainspring/worker/executor.py": (1, "whatever a handler raises becomes an outcome"),
+    "libs/mainspring/worker/executor.py": (2, "whatever a handler raises becomes an outcome"),
     "libs/mainspring/runtime/batcher.py": (1, "handed on to the callers, whose errors these are"),
     "libs/mainspring/worker/faults.py": (2, "an exception's own methods may raise anything while it is described"),
 }

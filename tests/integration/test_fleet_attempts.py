@@ -102,4 +102,6 @@ def test_sigterm_hands_jobs_back_uncounted_and_exits_0(system: System) -> None:
 def test_every_service_stops_with_0_at_sigterm(system: System) -> None:
     system.worker()
     system.ready()
-    assert {one.name: one.stop() for one in system.fleet.services} == dict.fromkeys(("api", "scheduler", "dispatcher", "dlq_handler", "worker"), 0)
+    assert {one.name: one.stop() for one in system.fleet.services} == dict.fromkeys(
+        ("api", "scheduler", "dispatcher", "dlq_handler", "worker"), 0
+    )

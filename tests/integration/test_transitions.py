@@ -49,7 +49,7 @@ async def _expire(connection: Conn, job_id: UUID, row: Any) -> None:
     await connection.execute(
         "UPDATE mainspring.live_jobs SET expires_at = clock_timestamp() - interval '1 s' WHERE id = $1", job_id
     )
-    await _claim(connection, job_id, row)
+    await reconcile.bury_overdue(connection)
 
 
 async def _duplicate(connection: Conn, job_id: UUID, row: Any) -> None:

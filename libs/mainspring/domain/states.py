@@ -110,7 +110,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     _row(Event.RETRY, State.RUNNING, State.SCHEDULED, "the delay is over 15 minutes"),
     _row(Event.BURY, State.RUNNING, State.DEAD, "permanent failure, or the budget is used up"),
     _row(Event.HAND_BACK, State.RUNNING, State.SCHEDULED, "the worker stops, or the handler snoozed"),
-    _row(Event.EXPIRE, IN_BROKER, State.DEAD, "not started by its expiry"),
+    _row(Event.EXPIRE, WAITING, State.DEAD, "not started by its expiry"),
     _row(Event.DUPLICATE, IN_BROKER, State.SUCCEEDED, "its idempotency key is already complete"),
     _row(Event.RESCHEDULE, State.RETRYING, State.SCHEDULED, "its ladder message is missing at due_at + 5 s"),
     _row(Event.RECONCILE, IN_BROKER, State.SCHEDULED, "the broker lost its messages"),

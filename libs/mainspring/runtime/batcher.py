@@ -78,6 +78,7 @@ class Batcher(Generic[Item, Answer]):
         self._size.observe(len(batch))
         try:
             answers = await self._write([item for item, _ in batch])
+            answered = list(zip(batch, answers, strict=True))
         except asyncio.CancelledError:
             for _, future in batch:
                 future.cancel()
@@ -85,7 +86,7 @@ class Batcher(Generic[Item, Answer]):
         except Exception as error:  # noqa: BLE001  handed on to the callers, whose errors these are
             await self._split(batch, error)
             return
-        for (_, future), answer in zip(batch, answers, strict=True):
+        for (_, future), answer in answered:
             if not future.done():
                 future.set_result(answer)
 

@@ -42,5 +42,12 @@ class PayloadSchemas:
         if validator is None:
             return
         for error in validator.iter_errors(json.loads(request.payload)):
-            path = ".".join(["payload", *(str(part) for part in error.instance_path)])
+            path = ".".join(["payload", *(str(part) for part in error.instance_path), *_named(error.kind)])
             raise InvalidInput(path, error.message[:500])
+
+
+def _named(kind: object) -> list[str]:
+    """The field that is missing, or the first that is one too many: the error stands at the object around it."""
+    missing = getattr(kind, "property", None)
+    extra = getattr(kind, "unexpected", None)
+    return [str(missing)] if missing else [str(extra[0])] if extra else []

@@ -21,7 +21,10 @@ class _FromFile(PydanticBaseSettingsSource):
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         variable = field.validation_alias or f"{self.config.get('env_prefix', '')}{field_name}"
         path = os.environ.get(f"{str(variable).upper()}_FILE")
-        return (Path(path).read_text().strip() if path else None), field_name, False
+        try:
+            return (Path(path).read_text().strip() if path else None), field_name, False
+        except OSError as error:
+            raise Misconfigured(f"{str(variable).upper()}_FILE: {error}") from None
 
     def __call__(self) -> dict[str, Any]:
         found = {name: self.get_field_value(field, name)[0] for name, field in self.settings_cls.model_fields.items()}

@@ -64,6 +64,14 @@ async def reschedule_retries(connection: Conn, overdue: timedelta) -> int:
     return count
 
 
+async def bury_overdue(connection: Conn) -> dict[str, list[JobRef]]:
+    """Bury waiting jobs whose expiry has passed; their new tickets by queue, to be announced."""
+    buried: dict[str, list[JobRef]] = {}
+    for row in await connection.fetch(_SQL["bury_overdue"]):
+        buried.setdefault(row["queue"], []).append(JobRef(row["id"], row["fence"]))
+    return buried
+
+
 async def take_unclaimed(connection: Conn, first_wait: timedelta) -> list[Unclaimed]:
     """Jobs that were sent and not claimed, due to be sent again under the same ticket."""
     rows = await connection.fetch(_SQL["take_unclaimed"], first_wait)

@@ -10,7 +10,7 @@ from uuid import UUID
 from mainspring.domain.dead_letter import fingerprint
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.settlement import Verdict
-from mainspring.domain.states import Event, Outcome, State
+from mainspring.domain.states import Event, State
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -74,9 +74,8 @@ def event_of(verdict: Verdict) -> Event:
         return Event.STOP
     if verdict.state is State.DEAD:
         return Event.BURY
-    if verdict.outcome in (Outcome.HANDED_BACK, Outcome.SNOOZED):
-        return Event.HAND_BACK
-    return Event.RETRY
+    # One that counts, from the tenth in a row on, is a failure like any other.
+    return Event.RETRY if verdict.counts else Event.HAND_BACK
 
 
 async def guard_handler_transaction(connection: Conn) -> None:

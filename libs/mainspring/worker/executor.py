@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from mainspring.domain.errors import InvalidInput, Permanent, RetryAfter, Snooze, StaleFence
 from mainspring.domain.job import json_text
@@ -22,6 +22,8 @@ from mainspring.tasks import Task, TaskRegistry
 from mainspring.worker.faults import attempt_error
 from mainspring.worker.handler_context import EffectExists, HandlerContext
 
+T = TypeVar("T")
+
 
 class Committed(Ending):
     """The handler's transaction has settled the job already: only the message is left to acknowledge."""
@@ -30,13 +32,17 @@ class Committed(Ending):
 async def execute(order: dict[str, Any], tasks: TaskRegistry, database: Database, threads: Executor) -> Ending:
     """Run the handler that ``order`` names and say how it ended. Only a cancellation from outside escapes."""
     context = HandlerContext(order, database)
-    timeout = asyncio.timeout(order["timeout"])
+    timeout = asyncio.timeout(_limit(order, tasks))
     try:
         async with timeout:
             result = await _handle(order, tasks, context, threads)
+        if timeout.expired():  # the handler swallowed the cancellation: what it returns comes too late
+            return _timed_out(order, TimeoutError())
         return await _settle(context, result)
-    except asyncio.CancelledError:
-        raise
+    except asyncio.CancelledError as error:
+        if _is_asked_to_stop():
+            raise
+        return Ending(Outcome.FAILED, error=attempt_error(error))
     except TimeoutError as error:
         return _timed_out(order, error) if timeout.expired() else Ending(Outcome.FAILED, error=attempt_error(error))
     except BaseException as error:  # noqa: BLE001  the executor: whatever a handler raises becomes an outcome
@@ -58,10 +64,33 @@ def _known(tasks: TaskRegistry, name: str) -> Task[Any, Any]:
     return one
 
 
+def _limit(order: dict[str, Any], tasks: TaskRegistry) -> float | None:
+    """Seconds for an async handler. A thread can't be stopped: the supervisor ends its process at the deadline."""
+    one = tasks.get(order["task"])
+    return float(order["timeout"]) if one is not None and one.is_async else None
+
+
+def _is_asked_to_stop() -> bool:
+    """True when the cancellation came from outside, and isn't one that the handler raised by itself."""
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
+
+
 async def _run(one: Task[Any, Any], call: Callable[[], Any], threads: Executor) -> Any:
     if one.is_async:
         return await call()
-    return await asyncio.get_running_loop().run_in_executor(threads, call)
+    value, error = await _to_the_end(asyncio.get_running_loop().run_in_executor(threads, partial(_caught, call)))
+    if error is not None:
+        raise error
+    return value
+
+
+def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """A thread's outcome as a value: an exception such as StopIteration can't travel through a future."""
+    try:
+        return call(), None
+    except BaseException as error:  # noqa: BLE001  raised again on the loop
+        return None, error
 
 
 def _result_text(one: Task[Any, Any], value: Any) -> str | None:
@@ -79,13 +108,13 @@ async def _settle(context: HandlerContext, result: str | None) -> Ending:
     return Committed(Outcome.SUCCEEDED, result=result)
 
 
-async def _to_the_end(commit: Coroutine[Any, Any, None]) -> None:
-    """Neither a timeout nor a cancellation may cut a commit in two; the database's own timeouts bound it."""
-    committing = asyncio.ensure_future(commit)
-    while not committing.done():
+async def _to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Wait for what can't be interrupted: a commit (the database bounds it) or a thread (its process's end does)."""
+    running = asyncio.ensure_future(work)
+    while not running.done():
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([committing])
-    committing.result()
+            await asyncio.wait([running])
+    return running.result()
 
 
 def _timed_out(order: dict[str, Any], error: BaseException) -> Ending:

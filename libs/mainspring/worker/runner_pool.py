@@ -32,12 +32,13 @@ OnEnded = Callable[[Attempt, Ending, bool], None]
 
 
 class RunnerPool:
-    """``count`` runners of ``spec``; ``on_ended(attempt, ending, is_committed)`` hears of each end, once."""
+    """``count`` runners of ``spec``; ``on_ended(attempt, ending, is_committed)`` hears of each end."""
 
-    def __init__(self, spec: RunnerSpec, count: int, on_ended: OnEnded) -> None:
+    def __init__(self, spec: RunnerSpec, count: int, on_ended: OnEnded, on_ready: Callable[[], None]) -> None:
         self._spec = spec
         self._count = count
         self._on_ended = on_ended
+        self._on_ready = on_ready
         self._runners: list[RunnerProcess] = []
         self._private: set[asyncio.Task[None]] = set()
         self._all: set[RunnerProcess] = set()
@@ -106,6 +107,7 @@ class RunnerPool:
                     self._runners.append(runner)
                     self.catalogue = runner.catalogue
                     self.is_ready.set()
+                    self._on_ready()
                 cause = await runner.wait()
             finally:
                 self._forget(runner)

@@ -25,9 +25,10 @@ class Slots:
         self._attempts: dict[str, Attempt] = {}
         self._in_slots: set[str] = set()
         self._reports: set[asyncio.Task[None]] = set()
-        self.pool = RunnerPool(spec, runners, self._ended)
-        self.total = slots
+        #: Set when a handler has ended, and when a runner has come: there may be room now.
         self.slot_freed = asyncio.Event()
+        self.pool = RunnerPool(spec, runners, self._ended, self.slot_freed.set)
+        self.total = slots
         metrics.SLOTS.set(slots)
 
     @property

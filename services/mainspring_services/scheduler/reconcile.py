@@ -68,16 +68,17 @@ class ReconcileEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ReconcileMessages:
-    """Finds single lost messages by time."""
+    """Finds what only time tells: lost messages, and jobs that have waited past their expiry."""
 
     database: Database
     publisher: Publisher
     unclaimed_after: timedelta
 
     async def run_once(self) -> Pass:
-        """Schedule overdue retries; send unclaimed jobs again."""
+        """Schedule overdue retries; bury expired jobs; send unclaimed ones again."""
         retries = await self.database.run(lambda connection: reconcile.reschedule_retries(connection, RETRY_OVERDUE))
         metrics.RECONCILED.labels("ladder_message_missing").inc(retries)
+        await self._bury_overdue()
         unclaimed = await self.database.run(
             lambda connection: reconcile.take_unclaimed(connection, self.unclaimed_after)
         )
@@ -89,3 +90,9 @@ class ReconcileMessages:
                 await (self.publisher.publish_work if is_admitted else self.publisher.publish_due)(batch)
         metrics.RECONCILED.labels("unclaimed").inc(len(unclaimed))
         return Pass(done=retries + len(unclaimed))
+
+    async def _bury_overdue(self) -> None:
+        buried = await self.database.run(reconcile.bury_overdue)
+        for queue, refs in buried.items():
+            for batch in split(queue, refs):
+                await self.publisher.publish_dead(batch)

@@ -28,7 +28,7 @@ ALLOWED = {
     Event.RETRY: ("running", "retrying scheduled"),
     Event.BURY: ("running", "dead"),
     Event.HAND_BACK: ("running", "scheduled"),
-    Event.EXPIRE: ("enqueued admitted retrying", "dead"),
+    Event.EXPIRE: ("scheduled blocked enqueued admitted retrying", "dead"),
     Event.DUPLICATE: ("enqueued admitted retrying", "succeeded"),
     Event.RESCHEDULE: ("retrying", "scheduled"),
     Event.RECONCILE: ("enqueued admitted retrying", "scheduled"),

@@ -105,6 +105,8 @@ CREATE INDEX live_jobs_in_broker ON mainspring.live_jobs (queue, released_at)
     WHERE state IN ('enqueued', 'admitted');
 -- What holds a lease: reclaim, and the slots of a limit. Heartbeats change no column of it.
 CREATE INDEX live_jobs_running ON mainspring.live_jobs (queue, id) WHERE state = 'running';
+CREATE INDEX live_jobs_expiring ON mainspring.live_jobs (expires_at)
+    WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'blocked', 'enqueued', 'admitted', 'retrying');
 CREATE INDEX live_jobs_retrying ON mainspring.live_jobs (due_at) WHERE state = 'retrying';
 
 -- The jobs of a schedule that have not ended: what the overlap policy counts.

@@ -1,6 +1,3 @@
--- name: limited_queues
-SELECT queue, most FROM mainspring.limits WHERE kind = 'concurrency'
-
 -- name: lock_limit
 -- Whoever holds the row counts and admits; nobody else can in between.
 SELECT most FROM mainspring.limits WHERE queue = $1 AND kind = 'concurrency' FOR UPDATE

@@ -50,6 +50,3 @@ FROM mainspring.dead_letters
 WHERE ($1::timestamptz IS NULL OR (died_at, id) < ($1, $2::uuid))
 ORDER BY died_at DESC, id DESC
 LIMIT $3
-
--- name: count_all
-SELECT count(*) FROM mainspring.dead_letters

@@ -57,6 +57,28 @@ noted AS (
 )
 SELECT count(*) FROM moved
 
+-- name: bury_overdue
+-- Waiting jobs whose expiry has passed, whatever they wait for.
+WITH locked AS MATERIALIZED (
+    SELECT live_jobs.id, live_jobs.queue, live_jobs.task, live_jobs.fence FROM mainspring.live_jobs
+    WHERE live_jobs.expires_at IS NOT NULL AND live_jobs.expires_at <= (SELECT clock_timestamp())
+        AND live_jobs.state IN ('scheduled', 'blocked', 'enqueued', 'admitted', 'retrying')
+    ORDER BY live_jobs.expires_at
+    LIMIT 500
+    FOR UPDATE SKIP LOCKED
+),
+letters AS (
+    INSERT INTO mainspring.dead_letters (id, kind, job_id, queue, task, reason, fingerprint)
+    SELECT id, 'job', id, queue, task, 'expired', 'expired:' || task FROM locked
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence) SELECT id, 'expire', fence + 1 FROM locked
+)
+UPDATE mainspring.live_jobs
+SET state = 'dead', reason = 'expired', fence = fence + 1, finished_at = clock_timestamp()
+WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
+RETURNING id, queue, fence
+
 -- name: take_unclaimed
 -- Sent and not claimed: after 60 s, then 120 s more, doubling to an hour. The ticket stays the same, so a
 -- second copy changes nothing. Not while the queue is paused: nobody may claim it then.
