@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints
 
@@ -37,7 +38,7 @@ class Task(Generic[P, R]):
     arguments: type[BaseModel] = field(repr=False)
     returns: TypeAdapter[Any] = field(repr=False)
 
-    @property
+    @cached_property
     def is_async(self) -> bool:
         """True when the handler runs on the runner's event loop, False when in a thread."""
         return inspect.iscoroutinefunction(self.handler)
@@ -55,7 +56,8 @@ class Task(Generic[P, R]):
             model = self.arguments.model_validate_json(payload)
         except ValidationError as error:
             raise _first_fault(error) from None
-        return {name: getattr(model, name) for name in type(model).model_fields}
+        # What pydantic keeps of a model's fields is exactly the handler's arguments.
+        return dict(model.__dict__)
 
     def payload_schema(self) -> dict[str, Any]:
         """The JSON schema of the payload, kept in the task catalogue."""

@@ -32,7 +32,6 @@ def run() -> dict[str, Any]:
 
 
 def _drain(system: System, jobs: int) -> dict[str, Any]:
-    before = _finished(system)
     system.http.put("/v1/queues/bench", json={}).raise_for_status()
     system.http.post("/v1/queues/bench/pause").raise_for_status()
     for _ in range(jobs // 1000):
@@ -41,15 +40,11 @@ def _drain(system: System, jobs: int) -> dict[str, Any]:
     time.sleep(1.0)  # let the submits' own work (wake-ups, vacuum) come to rest: it isn't what is measured
     cpu, started = system.cpu(), time.monotonic()
     system.http.post("/v1/queues/bench/resume").raise_for_status()
-    while _finished(system) < before + jobs:
-        time.sleep(0.05)
+    while not system.watch.is_drained():
+        time.sleep(0.1)
     seconds = time.monotonic() - started
     return {
         "jobs_per_s": round(jobs / seconds),
         "seconds": round(seconds, 2),
         "cpu_us_per_job": per_job(cpu, system.cpu(), jobs),
     }
-
-
-def _finished(system: System) -> int:
-    return int(system.stack.postgres.execute("SELECT count(*) FROM mainspring.completions"))

@@ -14,8 +14,26 @@ import psutil
 from mainspring.devstack import Stack, start_stack
 from mainspring.devstack.fleet import Fleet, ServiceProcess, open_fleet
 from mainspring.store.migrate import migrate
+from mainspring.store.pool import connect
 
 HERE = Path(__file__).parent
+
+
+class Watch:
+    """One connection to Postgres that asks little: what is measured pays for it."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.Runner()
+        self._connection = self._loop.run(connect(url, "bench"))
+
+    def is_drained(self) -> bool:
+        """True when no job is left to run."""
+        return not self._loop.run(self._connection.fetchval("SELECT EXISTS (SELECT FROM mainspring.live_jobs)"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._loop.run(self._connection.close())
+        self._loop.close()
 
 
 @dataclass
@@ -25,6 +43,7 @@ class System:
     stack: Stack
     fleet: Fleet
     http: httpx.Client
+    watch: Watch
     parts: dict[str, ServiceProcess] = field(default_factory=dict)
 
     def cpu(self) -> dict[str, float]:
@@ -53,8 +72,11 @@ def whole_system(*, slots: int, runners: int = 2, **worker: object) -> Iterator[
             parts = {name: fleet.start(name) for name in ("scheduler", "dispatcher", "dlq_handler")}
             parts["worker"] = fleet.start("worker", "bench_tasks", slots=slots, runners=runners, **worker)
             fleet.wait_ready()
-            with httpx.Client(base_url=f"http://127.0.0.1:{api.port}", timeout=60) as http:
-                yield System(stack, fleet, http, {"api": api, **parts})
+            with (
+                httpx.Client(base_url=f"http://127.0.0.1:{api.port}", timeout=60) as http,
+                contextlib.closing(Watch(stack.postgres.url)) as watch,
+            ):
+                yield System(stack, fleet, http, watch, {"api": api, **parts})
 
 
 def per_job(before: dict[str, float], after: dict[str, float], jobs: int) -> dict[str, float]:

@@ -37,7 +37,9 @@ async def _block(connection: Conn, job_id: UUID, row: Any) -> None:
 
 
 async def _return(connection: Conn, job_id: UUID, row: Any) -> None:
-    await admission.give_back(connection, [JobRef(job_id, row["fence"])], "paused", timedelta(seconds=1))
+    await fleet.pause_queue(connection, "q", True)
+    await admission.return_paused(connection, "q", [JobRef(job_id, row["fence"])], timedelta(seconds=1))
+    await fleet.pause_queue(connection, "q", False)
 
 
 async def _claim(connection: Conn, job_id: UUID, row: Any) -> None:

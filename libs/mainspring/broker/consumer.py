@@ -24,6 +24,8 @@ from mainspring.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 RETRY_SECONDS = 0.5
+#: Acknowledgements that are being sent: a consumer waits for them before it closes its connection.
+_under_way: set[asyncio.Task[None]] = set()
 OnMessage = Callable[[AbstractIncomingMessage], Awaitable[None]]
 
 
@@ -45,7 +47,7 @@ class Delivery:
         """The references that still rest on this message."""
         return frozenset(self._left)
 
-    async def settle(self, refs: Iterable[JobRef]) -> None:
+    def settle(self, refs: Iterable[JobRef]) -> None:
         """Say that ``refs`` no longer need this message; the last ones acknowledge it.
 
         Call it only after the commit, or the confirm, that makes them redundant.
@@ -53,7 +55,9 @@ class Delivery:
         had_some = bool(self._left)
         self._left.difference_update(refs)
         if had_some and not self._left:
-            await _answer(self._message.ack())
+            acknowledging = asyncio.create_task(_answer(self._message.ack()))
+            _under_way.add(acknowledging)
+            acknowledging.add_done_callback(_under_way.discard)
 
     async def give_back(self) -> None:
         """Return the whole message to its queue, at once."""
@@ -181,6 +185,8 @@ class Consumer:
                 try:
                     await self._serve(link)
                 finally:
+                    if _under_way:
+                        await asyncio.wait(_under_way, timeout=1)
                     await link.close()
             except BrokerUnavailable as error:
                 failures += 1

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mainspring.devstack.workspace import Workspace
 
 _SCHEDULERS = min(os.cpu_count() or 1, 4)
+# RabbitMQ's "Runtime Tuning" guide: a node that shares its cores shouldn't spin while it waits for work.
+_NO_BUSY_WAIT = "+sbwt none +sbwtdcpu none +sbwtdio none"
 PLUGINS = ["rabbitmq_management"]
 CONFIG: Mapping[str, str] = {
     "vm_memory_high_watermark.absolute": "1GB",
@@ -134,7 +136,7 @@ class RabbitProgram:
             "RABBITMQ_LOGS": "-",
             "RUNNING_UNDER_SYSTEMD": "true",  # the start script becomes the node: its pid is the node's
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
-                f"-kernel inet_dist_use_interface {{127,0,0,1}} +S {_SCHEDULERS}:{_SCHEDULERS}"
+                f"-kernel inet_dist_use_interface {{127,0,0,1}} +S {_SCHEDULERS}:{_SCHEDULERS} {_NO_BUSY_WAIT}"
             ),
         }
 

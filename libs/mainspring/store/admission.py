@@ -50,7 +50,11 @@ async def _current(connection: Conn, refs: Sequence[JobRef]) -> list[JobRef]:
     return [ref for ref in refs if ref in locked]
 
 
-async def give_back(connection: Conn, refs: Sequence[JobRef], reason: str, delay: timedelta) -> int:
-    """What can't go on now waits in Postgres again; returns how many tickets were current."""
+async def return_paused(connection: Conn, queue: str, refs: Sequence[JobRef], delay: timedelta) -> int | None:
+    """The jobs of a paused queue wait in Postgres again, for ``delay`` at least; returns how many were current.
+
+    None when the queue isn't paused (any more): then nothing was changed, and the jobs may go on.
+    """
     ids, tickets = zip(*refs, strict=True)
-    return len(await connection.fetch(_SQL["give_back"], ids, tickets, reason, delay))
+    row = await connection.fetchrow(_SQL["return_paused"], ids, tickets, queue, delay)
+    return int(row["returned"]) if row and row["is_paused"] else None

@@ -58,13 +58,22 @@ def translated() -> Iterator[None]:
         raise Conflict(str(error)) from error
 
 
-class Database:
-    """A pool of at most ``most`` connections, opened when first used."""
+async def _keep_session(_: Conn) -> None:
+    """Spare the round trip that would reset a session: our statements set nothing in it."""
 
-    def __init__(self, url: str, name: str, *, most: int = 6) -> None:
+
+class Database:
+    """A pool of at most ``most`` connections, opened when first used.
+
+    ``runs_handlers``: handlers use the connections too, so their sessions are reset each time.
+    """
+
+    def __init__(self, url: str, name: str, *, most: int = 6, runs_handlers: bool = False) -> None:
         self._url = url
         self._name = name
         self._most = most
+        # Our own statements leave nothing behind in a session; handlers' may.
+        self._reset = None if runs_handlers else _keep_session
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
 
@@ -156,6 +165,7 @@ class Database:
                     timeout=5,
                     command_timeout=COMMAND_SECONDS,
                     max_inactive_connection_lifetime=60,
+                    reset=self._reset,
                     server_settings={
                         "application_name": f"mainspring-{self._name}",
                         "idle_in_transaction_session_timeout": "30s",

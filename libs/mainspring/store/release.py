@@ -10,6 +10,7 @@ from uuid import UUID
 
 from mainspring.domain.admission import credit
 from mainspring.domain.job import MOST_REFS, JobRef
+from mainspring.store import fleet
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -60,6 +61,10 @@ class Bounds:
             for bound, instant in zip(self.of(queue), reached, strict=True)
         ]
 
+    def flat(self) -> tuple[list[str], list[datetime]]:
+        """The queues that have bounds, and PRIORITIES bounds for each of them in a row."""
+        return list(self._reached), [bound for bounds in self._reached.values() for bound in bounds]
+
     def forget(self, queue: str | None = None) -> None:
         """Begin the next scan of one queue, or of all, at the start."""
         if queue is None:
@@ -68,13 +73,14 @@ class Bounds:
             self._reached.pop(queue, None)
 
 
-async def next_due(connection: Conn, queues: Sequence[str], bounds: Bounds) -> dict[str, timedelta]:
-    """For each queue with waiting jobs: how long until the first is due (0 or less: now)."""
-    asked = [(queue, priority, bound) for queue in queues for priority, bound in enumerate(bounds.of(queue))]
-    if not asked:
-        return {}
-    rows = await connection.fetch(_SQL["next_due"], *zip(*asked, strict=True))
-    return {row["queue"]: row["due_at"] - row["now"] for row in rows}
+async def next_due(connection: Conn, bounds: Bounds) -> dict[str, timedelta]:
+    """For each queue with waiting jobs that isn't paused: how long until the first is due (0 or less: now)."""
+    queues, flat = bounds.flat()
+    rows = await connection.fetch(_SQL["next_due"], queues, flat)
+    if any(row["due_at"] is None for row in rows):
+        await fleet.adopt_queues(connection)
+        rows = await connection.fetch(_SQL["next_due"], queues, flat)
+    return {row["queue"]: row["due_at"] - row["now"] for row in rows if row["due_at"] is not None}
 
 
 async def release(

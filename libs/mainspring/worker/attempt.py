@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,8 @@ from mainspring.domain.job import JobRef
 from mainspring.domain.settlement import Ending, Standing
 from mainspring.store.claims import ClaimedJob
 from mainspring.worker.watchdog import boot_time
+
+_keys = itertools.count(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -28,11 +31,8 @@ class Attempt:
     stopped_by: Ending | None = None
     #: When the runner is killed if the handler has not ended.
     kill_at: float = float("inf")
-
-    @property
-    def key(self) -> str:
-        """The name of this attempt between supervisor and runner."""
-        return f"{self.job.id}:{self.job.fence}"
+    #: The name of this attempt between supervisor and runner.
+    key: int = field(default_factory=_keys.__next__)
 
     def seconds(self) -> float:
         """How long it has been running."""
@@ -54,7 +54,6 @@ class Attempt:
             "attempt": job.attempt,
             "fence": job.fence,
             "claim_id": str(job.claim_id),
-            "timeout": job.timeout.total_seconds(),
             "idempotency_key": job.idempotency_key,
             "schedule": job.schedule,
             "nominal_at": job.nominal_at.isoformat() if job.nominal_at else None,

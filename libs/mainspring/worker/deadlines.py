@@ -14,10 +14,9 @@ from mainspring.worker.watchdog import boot_time
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Looks at every attempt; ``grace`` is what a handler gets between being told to stop and the kill."""
+    """Looks at every attempt, again and again: the one place where a deadline is enforced."""
 
     slots: Slots
-    grace: float
 
     async def run_once(self) -> Pass:
         """Stop what is over time or no longer trusted; kill what was told to stop and didn't."""
@@ -37,8 +36,7 @@ class Deadlines:
         if attempt.stopped_by is not None:
             return None
         limit = attempt.job.timeout.total_seconds()
-        # The runner itself cancels an async handler at its timeout; this is for those that don't end by it.
-        if attempt.seconds() > limit + self.grace / 2:
+        if attempt.seconds() > limit:
             return Ending(Outcome.TIMED_OUT, error=AttemptError("Timeout", f"not done after {limit:g} s"))
         if now > attempt.trusted_until:
             error = AttemptError("LeaseLost", "the lease could not be extended in time")

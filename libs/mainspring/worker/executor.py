@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mainspring.domain.errors import InvalidInput, Permanent, RetryAfter, Snooze, StaleFence
 from mainspring.domain.job import json_text
-from mainspring.domain.settlement import AttemptError, Ending
+from mainspring.domain.settlement import Ending
 from mainspring.domain.states import Outcome
 from mainspring.store.pool import Database
 from mainspring.tasks import Task, TaskRegistry
@@ -30,21 +30,17 @@ class Committed(Ending):
 
 
 async def execute(order: dict[str, Any], tasks: TaskRegistry, database: Database, threads: Executor) -> Ending:
-    """Run the handler that ``order`` names and say how it ended. Only a cancellation from outside escapes."""
+    """Run the handler that ``order`` names and say how it ended. Only a cancellation from outside escapes.
+
+    Deadlines are the supervisor's: it cancels here, and ends the process of what doesn't obey.
+    """
     context = HandlerContext(order, database)
-    timeout = asyncio.timeout(_limit(order, tasks))
     try:
-        async with timeout:
-            result = await _handle(order, tasks, context, threads)
-        if timeout.expired():  # the handler swallowed the cancellation: what it returns comes too late
-            return _timed_out(order, TimeoutError())
-        return await _settle(context, result)
+        return await _settle(context, await _handle(order, tasks, context, threads))
     except asyncio.CancelledError as error:
         if _is_asked_to_stop():
             raise
         return Ending(Outcome.FAILED, error=attempt_error(error))
-    except TimeoutError as error:
-        return _timed_out(order, error) if timeout.expired() else Ending(Outcome.FAILED, error=attempt_error(error))
     except BaseException as error:  # noqa: BLE001  the executor: whatever a handler raises becomes an outcome
         return ending_of(error)
     finally:
@@ -62,12 +58,6 @@ def _known(tasks: TaskRegistry, name: str) -> Task[Any, Any]:
     if one is None:
         raise LookupError(f"this worker has no task {name}")
     return one
-
-
-def _limit(order: dict[str, Any], tasks: TaskRegistry) -> float | None:
-    """Seconds for an async handler. A thread can't be stopped: the supervisor ends its process at the deadline."""
-    one = tasks.get(order["task"])
-    return float(order["timeout"]) if one is not None and one.is_async else None
 
 
 def _is_asked_to_stop() -> bool:
@@ -115,11 +105,6 @@ async def _to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([running])
     return running.result()
-
-
-def _timed_out(order: dict[str, Any], error: BaseException) -> Ending:
-    text = f"not done after {order['timeout']:g} s"
-    return Ending(Outcome.TIMED_OUT, error=AttemptError("Timeout", text, attempt_error(error).traceback))
 
 
 def ending_of(error: BaseException) -> Ending:

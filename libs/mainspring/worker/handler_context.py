@@ -35,7 +35,7 @@ class HandlerContext(JobContext):
         self.idempotency_key = order["idempotency_key"]
         self.schedule = order["schedule"]
         self.nominal_at = datetime.fromisoformat(order["nominal_at"]) if order["nominal_at"] else None
-        self._claim_id = UUID(order["claim_id"])
+        self._claim_id: str = order["claim_id"]
         self._database = database
         self._resources = AsyncExitStack()
         self._connection: Any = None
@@ -56,7 +56,7 @@ class HandlerContext(JobContext):
 
     async def commit(self, result: str | None) -> None:
         """Write the completion on the handler's own connection and commit. Raises StaleFence, DatabaseUnavailable."""
-        settled = settle.Success(self.job_id, self.fence, self._claim_id, result)
+        settled = settle.Success(self.job_id, self.fence, UUID(self._claim_id), result)
         try:
             applied = await settle.succeed(self._connection, [settled])
             if self.job_id not in applied:
@@ -73,7 +73,8 @@ class HandlerContext(JobContext):
 
     async def rollback(self) -> None:
         """Undo the handler's writes; nothing when there were none."""
-        await self._resources.aclose()
+        if self._connection is not None:
+            await self._resources.aclose()
 
     async def _was_committed(self) -> bool:
         """The connection broke around the commit: only the attempt's own row says whether it happened."""

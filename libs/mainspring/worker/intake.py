@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
@@ -98,8 +98,8 @@ class Intake:
             self._slots.hand_back(attempts)
         else:
             self._slots.start(attempts)
-        for attempt in attempts:
-            metrics.CLAIMED.labels(attempt.job.queue).inc()
+        for queue, count in Counter(attempt.job.queue for attempt in attempts).items():
+            metrics.CLAIMED.labels(queue).inc(count)
         await self._settle_unclaimed(answer, deliveries, copies)
 
     async def _ask(self, refs: list[JobRef]) -> tuple[claims.ClaimAnswer, float]:
@@ -131,9 +131,9 @@ class Intake:
         if answer.dead:
             await self._announce_dead(answer.dead)
         for ref in answer.redundant():
-            await deliveries[ref].settle([ref])
+            deliveries[ref].settle([ref])
         for ref, delivery in copies:
-            await delivery.settle([ref])
+            delivery.settle([ref])
 
     async def _keep_unknown(self, ref: JobRef, delivery: Delivery) -> None:
         """No such row: the message is kept as it came, for a person to look at."""
@@ -159,7 +159,7 @@ class Intake:
         for delivery, refs in by_delivery.items():
             try:
                 await self._publisher.publish_work(JobBatch(delivery.batch.queue, tuple(refs)))
-                await delivery.settle(refs)
+                delivery.settle(refs)
             except BrokerUnavailable as error:
                 # The connection that holds the message is likely gone as well: the broker returns it.
                 log.warning("message not published again; it will be returned", error=str(error))

@@ -38,6 +38,7 @@ class LeaseKeeper:
         """Beat once for all attempts of this worker."""
         attempts = self.slots.attempts()
         if not attempts:
+            self.slots.permit()
             return Pass()
         sent_at = boot_time()
         holds = [leases.Hold(one.job.id, one.job.fence, one.job.claim_id) for one in attempts]
@@ -64,5 +65,5 @@ class LeaseKeeper:
         for attempt in attempts:
             is_held = answers.get(attempt.job.id) in (Beat.EXTENDED, Beat.CANCEL_REQUESTED)
             if is_held and attempt.seconds() > self.handover and attempt.ref in attempt.delivery.left:
-                await attempt.delivery.settle([attempt.ref])
+                attempt.delivery.settle([attempt.ref])
                 metrics.HANDED_OVER.inc()

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
+from prometheus_client import Counter, Histogram
 
 from mainspring.broker.messages import JobBatch
 from mainspring.broker.publisher import Publisher
@@ -24,20 +27,31 @@ from mainspring.store.pool import Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.worker.attempt import Attempt
-from mainspring.worker.job_log import log_ended
+from mainspring.worker.job_log import JobLog
 
 log = get_logger(__name__)
-Settled = tuple[Attempt, Verdict]
+OnSettled = Callable[[Attempt], None]
+OnUnsettled = Callable[[Attempt, Ending], None]
 
 
 class Reporter:
-    """Writes endings down. ``report`` returns when the job's part of its message is settled."""
+    """Writes endings down, and settles each job's part of its message afterwards."""
 
     def __init__(self, database: Database, publisher: Publisher) -> None:
         self._database = database
         self._publisher = publisher
         self._successes: Batcher[settle.Success, bool] = Batcher("succeed", self._succeed, most=200)
         self._failures: Batcher[settle.Failure, int | None] = Batcher("fail", self._fail, most=200)
+        self.log = JobLog()
+
+    def report_success(self, attempt: Attempt, ending: Ending, settled: OnSettled, unsettled: OnUnsettled) -> None:
+        """The common way, without a task for each job: ``settled`` is called after the commit it shared.
+
+        When that batch failed, or the write was refused, ``unsettled`` is called: ``report`` finds out why.
+        """
+        job = attempt.job
+        written = self._successes.enqueue(settle.Success(job.id, job.fence, job.claim_id, ending.result))
+        written.add_done_callback(partial(self._succeeded, attempt, ending, settled, unsettled))
 
     async def report(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
         """Settle one attempt; tries on while the database is away, for the fence decides in the end."""
@@ -50,32 +64,45 @@ class Reporter:
                 failures += 1
                 log.warning("settlement delayed", job_id=str(attempt.job.id), error=str(error))
                 await asyncio.sleep(reconnect_delay(failures, random.random(), 2.0))  # noqa: S311  a delay
-        await attempt.delivery.settle([attempt.ref])
+        attempt.delivery.settle([attempt.ref])
+
+    def _succeeded(
+        self,
+        attempt: Attempt,
+        ending: Ending,
+        settled: OnSettled,
+        unsettled: OnUnsettled,
+        written: asyncio.Future[bool],
+    ) -> None:
+        if written.cancelled():
+            return
+        if written.exception() is not None or not written.result():
+            unsettled(attempt, ending)
+            return
+        self._record(attempt, ending.outcome)
+        attempt.delivery.settle([attempt.ref])
+        settled(attempt)
 
     async def _settle(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
         job = attempt.job
         if ending.outcome is Outcome.SUCCEEDED:
             success = settle.Success(job.id, job.fence, job.claim_id, ending.result)
-            applied = is_committed or await self._successes.submit(success)
-            await self._conclude(attempt, ending.outcome, applied)
+            if is_committed or await self._successes.submit(success) or await self._is_recorded(attempt):
+                self._record(attempt, ending.outcome)
             return
         verdict = decide(ending, attempt.standing(), random.random())  # noqa: S311  jitter, not a secret
         fence = await self._failures.submit(settle.Failure(job.id, job.fence, job.claim_id, job.task, verdict))
-        await self._conclude(attempt, verdict.outcome, fence is not None, verdict)
         if fence is not None:
+            self._record(attempt, verdict.outcome, verdict)
             await self._announce(attempt, verdict, fence)
+        elif await self._is_recorded(attempt):
+            self._record(attempt, verdict.outcome, verdict)
 
-    async def _conclude(
-        self, attempt: Attempt, outcome: Outcome, applied: bool, verdict: Verdict | None = None
-    ) -> None:
-        if not applied and not await self._is_recorded(attempt):
-            metrics.WRITES_REFUSED.inc()
-            log.warning("settlement refused: the job belongs to a later attempt", job_id=str(attempt.job.id))
-            return
-        metrics.ATTEMPTS.labels(attempt.job.task, outcome.value).inc()
-        metrics.ATTEMPT_SECONDS.labels(attempt.job.task).observe(attempt.seconds())
-        more = {"state": verdict.state.value, "delay": verdict.delay.total_seconds()} if verdict else {}
-        log_ended([(attempt, outcome.value, more)])
+    def _record(self, attempt: Attempt, outcome: Outcome, verdict: Verdict | None = None) -> None:
+        count, seconds = _instruments(attempt.job.task, outcome.value)
+        count.inc()
+        seconds.observe(attempt.seconds())
+        self.log.ended(attempt, outcome, verdict)
 
     async def _announce(self, attempt: Attempt, verdict: Verdict, fence: int) -> None:
         """Send the message that the new state calls for. Without it the row is found by time, a little later."""
@@ -89,8 +116,13 @@ class Reporter:
             log.warning("message not sent; its row will be found", job_id=str(attempt.job.id), error=str(error))
 
     async def _is_recorded(self, attempt: Attempt) -> bool:
+        """A refused write: was it ours already, its answer lost? Otherwise the job belongs to a later attempt."""
         async with self._database.connection() as connection:
-            return bool(await attempt_rows.recorded(connection, [(attempt.job.id, attempt.job.fence)]))
+            if await attempt_rows.recorded(connection, [(attempt.job.id, attempt.job.fence)]):
+                return True
+        metrics.WRITES_REFUSED.inc()
+        log.warning("settlement refused: the job belongs to a later attempt", job_id=str(attempt.job.id))
+        return False
 
     async def _succeed(self, batch: Sequence[settle.Success]) -> list[bool]:
         applied = await self._database.run(lambda connection: settle.succeed(connection, batch))
@@ -99,3 +131,8 @@ class Reporter:
     async def _fail(self, batch: Sequence[settle.Failure]) -> list[int | None]:
         fences = await self._database.run(lambda connection: settle.fail(connection, batch))
         return [fences.get(failure.id) for failure in batch]
+
+
+@lru_cache(maxsize=1024)
+def _instruments(task: str, outcome: str) -> tuple[Counter, Histogram]:
+    return metrics.ATTEMPTS.labels(task, outcome), metrics.ATTEMPT_SECONDS.labels(task)

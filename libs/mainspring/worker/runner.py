@@ -21,11 +21,13 @@ import uvloop
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.settlement import AttemptError, Ending
 from mainspring.domain.states import Outcome
+from mainspring.runtime.service import spare_collector
 from mainspring.store.pool import Database
 from mainspring.tasks import TaskRegistry
 from mainspring.telemetry import logs
 from mainspring.worker import watchdog
 from mainspring.worker.executor import Committed, execute
+from mainspring.worker.faults import attempt_error
 from mainspring.worker.frames import read_frame, write_frame
 from mainspring.worker.loader import catalogue_entry, load
 
@@ -42,7 +44,7 @@ class Runner:
         self._database = database
         self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="handler")
         self._writer = writer
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
         self._ended: list[dict[str, Any]] = []
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
@@ -56,14 +58,14 @@ class Runner:
                     self._running[key].cancel()
 
     def _start(self, order: dict[str, Any]) -> None:
-        self._running[order["key"]] = asyncio.create_task(self._run(order), name=order["key"])
+        self._running[order["key"]] = asyncio.create_task(self._run(order))
 
     async def _run(self, order: dict[str, Any]) -> None:
         key = order["key"]
         try:
             ending = await execute(order, self._tasks, self._database, self._threads)
-        except asyncio.CancelledError:
-            ending = Ending(Outcome.CANCELLED)
+        except asyncio.CancelledError as error:
+            ending = Ending(Outcome.CANCELLED, error=attempt_error(error))
         del self._running[key]
         self._report({"key": key, **_as_json(ending)})
 
@@ -107,7 +109,9 @@ def _arguments() -> argparse.Namespace:
 
 async def _main(arguments: argparse.Namespace, tasks: TaskRegistry) -> None:
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=arguments.frames_fd))
-    async with Database(os.environ[DATABASE_VARIABLE], "runner", most=min(arguments.slots, 10)) as database:
+    async with Database(
+        os.environ[DATABASE_VARIABLE], "runner", most=min(arguments.slots, 10), runs_handlers=True
+    ) as database:
         await Runner(tasks, database, arguments.slots, writer).serve(reader)
 
 
@@ -124,6 +128,7 @@ def main() -> int:
     except MainspringError as error:
         log.error("the runner can't start", error=str(error))
         return 2
+    spare_collector()
     uvloop.run(_main(arguments, tasks))
     return 0
 

@@ -160,8 +160,6 @@ class RunnerPool:
         attempt = runner.attempts.pop(frame["key"], None)
         if attempt is None:
             return
-        if not runner.attempts:
-            runner.permit()
         ending, is_committed = ending_from(frame)
         self._on_ended(attempt, ending, is_committed)
         if runner.is_private:

@@ -34,13 +34,14 @@ class RunnerProcess:
         self._process = process
         self._writer = writer
         self._watch = watch
-        self.attempts: dict[str, Attempt] = {}
+        self.attempts: dict[int, Attempt] = {}
         self.catalogue: list[dict[str, Any]] = []
         self.is_ready = asyncio.Event()
         #: Kept here because the event loop alone would let it be collected.
         self.listener: asyncio.Task[None] | None = None
         #: True for a runner that was started for one job alone.
         self.is_private = False
+        self._permitted_until = 0.0
 
     @property
     def pid(self) -> int:
@@ -48,10 +49,14 @@ class RunnerProcess:
         return self._process.pid
 
     def run(self, attempts: Iterable[Attempt]) -> None:
-        """Start handlers; the permission is renewed first, so that none runs without."""
+        """Start handlers; an idle runner gets its permission first, so that none runs without.
+
+        One that is busy has a permission that ends earlier than the new leases; the next beat renews it.
+        """
         batch = list(attempts)
         self.attempts.update((attempt.key, attempt) for attempt in batch)
-        self.permit()
+        if not self._permitted_until:
+            self.permit()
         write_frame(self._writer, {"run": [attempt.order() for attempt in batch]})
 
     def cancel(self, attempt: Attempt) -> None:
@@ -60,7 +65,10 @@ class RunnerProcess:
 
     def permit(self) -> None:
         """Tell the runner's watchdog until when all its leases are surely held."""
-        watchdog.grant(self._watch, min((attempt.trusted_until for attempt in self.attempts.values()), default=0.0))
+        until = min((attempt.trusted_until for attempt in self.attempts.values()), default=0.0)
+        if until != self._permitted_until:
+            self._permitted_until = until
+            watchdog.grant(self._watch, until)
 
     def kill(self) -> None:
         """End the process at once, with whatever runs in it."""

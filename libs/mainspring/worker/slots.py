@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from mainspring.domain.settlement import Ending
 from mainspring.domain.states import Outcome
 from mainspring.telemetry import metrics
 from mainspring.worker.attempt import Attempt
-from mainspring.worker.job_log import log_started
 from mainspring.worker.reporter import Reporter
 from mainspring.worker.runner_pool import RunnerPool
 from mainspring.worker.runner_process import RunnerSpec
@@ -22,9 +22,11 @@ class Slots:
     def __init__(self, spec: RunnerSpec, *, runners: int, slots: int, reporter: Reporter, grace: float) -> None:
         self._reporter = reporter
         self._grace = grace
-        self._attempts: dict[str, Attempt] = {}
-        self._in_slots: set[str] = set()
+        self._attempts: dict[int, Attempt] = {}
+        self._in_slots: set[int] = set()
         self._reports: set[asyncio.Task[None]] = set()
+        self._settled_one = asyncio.Event()
+        self._log = reporter.log
         #: Set when a handler has ended, and when a runner has come: there may be room now.
         self.slot_freed = asyncio.Event()
         self.pool = RunnerPool(spec, runners, self._ended, self.slot_freed.set)
@@ -46,8 +48,8 @@ class Slots:
         for attempt in batch:
             self._attempts[attempt.key] = attempt
             self._in_slots.add(attempt.key)
+            self._log.started(attempt)
         metrics.SLOTS_BUSY.set(len(self._in_slots))
-        log_started(batch)
         self.pool.place(batch)
 
     def stop(self, attempt: Attempt, ending: Ending) -> None:
@@ -87,8 +89,10 @@ class Slots:
         for attempt in self.attempts():
             if attempt.key in self._in_slots:
                 self._ended(attempt, attempt.stopped_by or Ending(Outcome.HANDED_BACK), False)
-        if self._reports:
-            await asyncio.wait(self._reports, timeout=self._grace)
+        deadline = boot_time() + self._grace
+        while self._attempts and boot_time() < deadline:
+            self._settled_one.clear()
+            await _wait_for(self._settled_one, deadline - boot_time())
 
     def _ended(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
         if attempt.key not in self._in_slots:
@@ -99,17 +103,27 @@ class Slots:
         self._report(attempt, ending if is_committed else _final_word(attempt, ending), is_committed)
 
     def _report(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
+        if ending.outcome is Outcome.SUCCEEDED and not is_committed:
+            self._reporter.report_success(attempt, ending, self._settled, self._report_slowly)
+        else:
+            self._report_slowly(attempt, ending, is_committed)
+
+    def _report_slowly(self, attempt: Attempt, ending: Ending, is_committed: bool = False) -> None:
         report = asyncio.create_task(self._reporter.report(attempt, ending, is_committed))
         self._reports.add(report)
         report.add_done_callback(lambda task: self._reported(attempt, task))
 
     def _reported(self, attempt: Attempt, report: asyncio.Task[None]) -> None:
         self._reports.discard(report)
-        self._attempts.pop(attempt.key, None)
+        self._settled(attempt)
         if not report.cancelled() and report.exception() is not None:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": f"settling job {attempt.job.id} failed", "exception": report.exception()}
             )
+
+    def _settled(self, attempt: Attempt) -> None:
+        self._attempts.pop(attempt.key, None)
+        self._settled_one.set()
 
 
 def _final_word(attempt: Attempt, ending: Ending) -> Ending:
@@ -117,6 +131,9 @@ def _final_word(attempt: Attempt, ending: Ending) -> Ending:
     told = attempt.stopped_by
     if told is None or (ending.outcome is Outcome.SUCCEEDED and told.outcome is not Outcome.TIMED_OUT):
         return ending
+    if told.error is not None and ending.error is not None:
+        # Where the handler was when it was stopped.
+        return replace(told, error=replace(told.error, traceback=ending.error.traceback))
     return told
 
 

@@ -78,13 +78,13 @@ class Dispatch:
 
     async def _bring_on(self, delivery: Delivery) -> None:
         queue, refs = delivery.batch.queue, delivery.batch.refs
-        if self._view.is_paused(queue):
-            await self._return(refs, "paused")
+        if self._view.is_paused(queue) and await self._return_paused(queue, refs):
+            pass
         elif self._view.has_limit(queue):
             await self._publish(queue, await self._admit(queue, refs))
         else:
             await self._publish(queue, refs)
-        await delivery.settle(refs)
+        delivery.settle(refs)
 
     async def _admit(self, queue: str, refs: Sequence[JobRef]) -> Sequence[JobRef]:
         async def work(connection: Conn) -> admission.Admission | None:
@@ -97,9 +97,13 @@ class Dispatch:
         metrics.STALE.labels("dispatch").inc(answer.stale)
         return answer.admitted
 
-    async def _return(self, refs: Sequence[JobRef], reason: str) -> None:
-        count = await self._database.run(lambda connection: admission.give_back(connection, refs, reason, PAUSED_DELAY))
-        metrics.RETURNED.labels(reason).inc(count)
+    async def _return_paused(self, queue: str, refs: Sequence[JobRef]) -> bool:
+        """True when the queue is paused, and its jobs wait in Postgres again."""
+        returned = await self._database.run(
+            lambda connection: admission.return_paused(connection, queue, refs, PAUSED_DELAY)
+        )
+        metrics.RETURNED.labels("paused").inc(returned or 0)
+        return returned is not None
 
     async def _publish(self, queue: str, refs: Sequence[JobRef]) -> None:
         batches = list(split(queue, refs, self._view.refs_in_message(queue)))

@@ -88,7 +88,7 @@ def _start(
     service.start_loops(
         [
             Loop("lease_keeper", keeper.run_once, settings.beat),
-            Loop("deadlines", Deadlines(slots, settings.kill_grace).run_once, DEADLINE_SECONDS),
+            Loop("deadlines", Deadlines(slots).run_once, DEADLINE_SECONDS),
             Loop("show_worker", show.run_once, SHOW_SECONDS),
             Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
         ]

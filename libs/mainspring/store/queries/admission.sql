@@ -33,8 +33,9 @@ WITH blocked AS (
 )
 INSERT INTO mainspring.events (job_id, event, fence) SELECT id, 'block', fence FROM blocked
 
--- name: give_back
--- What can't go on now waits in Postgres again: reason and earliest time.
+-- name: return_paused
+-- The jobs of a paused queue wait in Postgres again, with reason and earliest time; those of a queue that has been
+-- resumed meanwhile are left as they are.
 WITH locked AS MATERIALIZED (
     SELECT job.id
     FROM (SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
@@ -44,15 +45,17 @@ WITH locked AS MATERIALIZED (
             AND live_jobs.state IN ('enqueued', 'admitted', 'retrying')
         FOR UPDATE
     ) AS job
+    WHERE EXISTS (SELECT FROM mainspring.queues WHERE queues.name = $3 AND queues.paused)
 ),
 given AS (
     UPDATE mainspring.live_jobs
-    SET state = 'scheduled', reason = $3, fence = fence + 1, due_at = clock_timestamp() + $4::interval
+    SET state = 'scheduled', reason = 'paused', fence = fence + 1, due_at = clock_timestamp() + $4::interval
     WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
     RETURNING id, fence
 ),
 noted AS (
     INSERT INTO mainspring.events (job_id, event, fence, details)
-    SELECT id, 'return', fence, jsonb_build_object('reason', $3::text) FROM given
+    SELECT id, 'return', fence, '{"reason": "paused"}' FROM given
 )
-SELECT id FROM given
+SELECT EXISTS (SELECT FROM mainspring.queues WHERE queues.name = $3 AND queues.paused) AS is_paused,
+    (SELECT count(*) FROM given) AS returned

@@ -1,14 +1,21 @@
 -- name: next_due
--- For each queue and priority the first due time at or after its lower bound: one index probe each.
-SELECT asked.queue, min(first.due_at) AS due_at, (SELECT clock_timestamp()) AS now
-FROM unnest($1::text[], $2::smallint[], $3::timestamptz[]) AS asked (queue, priority, bound)
+-- For each queue that isn't paused the first due time at or after its lower bounds: an index probe for each
+-- priority. A queue that was used for the first time and isn't made yet is named with no time.
+SELECT queues.name AS queue, min(first.due_at) AS due_at, (SELECT clock_timestamp()) AS now
+FROM mainspring.queues
+LEFT JOIN unnest($1::text[]) WITH ORDINALITY AS bounded (queue, place) ON bounded.queue = queues.name
+CROSS JOIN generate_series(0, 9) AS level (priority)
 CROSS JOIN LATERAL (
     SELECT live_jobs.due_at FROM mainspring.live_jobs
-    WHERE live_jobs.queue = asked.queue AND live_jobs.state IN ('scheduled', 'blocked')
-        AND live_jobs.priority = asked.priority AND live_jobs.due_at >= asked.bound
+    WHERE live_jobs.queue = queues.name AND live_jobs.state IN ('scheduled', 'blocked')
+        AND live_jobs.priority = level.priority
+        AND live_jobs.due_at >= coalesce(($2::timestamptz[])[(bounded.place - 1) * 10 + level.priority + 1], '-infinity')
     ORDER BY live_jobs.due_at LIMIT 1
 ) AS first
-GROUP BY asked.queue
+WHERE NOT queues.paused
+GROUP BY queues.name
+UNION ALL
+SELECT DISTINCT queue_first_uses.name, NULL::timestamptz, clock_timestamp() FROM mainspring.queue_first_uses
 
 -- name: lock_queue
 -- Whoever holds the row counts the credit; another scheduler goes on to the next queue.
