@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
+from http.client import HTTPConnection
 from typing import Any
 
 import psutil
@@ -17,9 +19,12 @@ PAUSE = 0.05
 def run() -> dict[str, Any]:
     """Measure SAMPLES single jobs, one after another, each on an idle system."""
     with whole_system(slots=10) as system:
+        # The standard library's client: what a heavier one costs its own process isn't what is measured.
+        client = HTTPConnection("127.0.0.1", system.parts["api"].port)
         for _ in range(20):
-            _sample(system)
-        samples = sorted(_sample(system) for _ in range(SAMPLES))
+            _sample(system, client)
+        samples = sorted(_sample(system, client) for _ in range(SAMPLES))
+        client.close()
         idle = _idle_cpu(system)
     p50, p99 = statistics.median(samples), samples[int(len(samples) * 0.99)]
     return {
@@ -34,10 +39,12 @@ def run() -> dict[str, Any]:
     }
 
 
-def _sample(system: System) -> float:
+def _sample(system: System, client: HTTPConnection) -> float:
     time.sleep(PAUSE)
+    body = json.dumps({"task": "bench.stamp"})
     sent = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    job_id = system.http.post("/v1/jobs", json={"task": "bench.stamp"}).json()["id"]
+    client.request("POST", "/v1/jobs", body, {"content-type": "application/json"})
+    job_id = json.loads(client.getresponse().read())["id"]
     time.sleep(PAUSE)
     answer = system.http.get(f"/v1/jobs/{job_id}/result", params={"wait": 10}).json()
     return (answer["result"] - sent) / 1e6

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -18,6 +19,7 @@ from mainspring.domain.job import JobRequest
 from mainspring.runtime.batcher import Batcher
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
+from mainspring.store.fleet import DUE_CHANNEL
 from mainspring.store.jobs import NewJob, ReservedKey
 from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
@@ -51,9 +53,20 @@ class Submitter:
         return await self._write(requests)
 
     async def _write(self, requests: Sequence[JobRequest]) -> list[Accepted]:
-        accepted = await self._database.run_in_transaction(lambda connection: submit_in(connection, requests))
-        self._wake.call()
+        if any(one.idempotency_key is not None for one in requests):
+            accepted = await self._database.run_in_transaction(lambda connection: submit_in(connection, requests))
+        else:
+            accepted = await self._write_plain(requests)
+        if len(requests) > 1 or requests[0].idempotency_key is not None:
+            self._wake.call()
         return accepted
+
+    async def _write_plain(self, requests: Sequence[JobRequest]) -> list[Accepted]:
+        """Jobs without a key are one statement, which is its own transaction."""
+        channel = DUE_CHANNEL if len(requests) == 1 else None
+        made = await self._database.run(lambda connection: jobs.insert(connection, requests, wake=channel))
+        _count(made)
+        return [Accepted(job.id, _answer(job)) for job in made]
 
 
 async def submit_in(connection: Conn, requests: Sequence[JobRequest]) -> list[Accepted]:
@@ -78,9 +91,13 @@ async def _insert(connection: Conn, fresh: Sequence[tuple[JobRequest, UUID]]) ->
     if not fresh:
         return []
     made = await jobs.insert(connection, [request for request, _ in fresh], [id_ for _, id_ in fresh])
-    for job in made:
-        metrics.SUBMITTED.labels(job.queue).inc()
+    _count(made)
     return made
+
+
+def _count(made: Sequence[NewJob]) -> None:
+    for queue, count in Counter(job.queue for job in made).items():
+        metrics.SUBMITTED.labels(queue).inc(count)
 
 
 async def _originals(connection: Conn, requests: Sequence[JobRequest], ids: Sequence[UUID]) -> dict[UUID, ReservedKey]:

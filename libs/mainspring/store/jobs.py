@@ -53,15 +53,17 @@ def new_id() -> UUID:
     return uuid7(time.time_ns() // 1_000_000, secrets.randbits(74))
 
 
-async def insert(connection: Conn, requests: Sequence[JobRequest], ids: Sequence[UUID] | None = None) -> list[NewJob]:
+async def insert(
+    connection: Conn, requests: Sequence[JobRequest], ids: Sequence[UUID] | None = None, wake: str | None = None
+) -> list[NewJob]:
     """Insert jobs in one statement and return them in the order of ``requests``.
 
     What a request leaves out is taken from the task's entry in the catalogue. A queue is made by its first use.
-    Raises InvalidInput for the 501st queue.
+    ``wake``: a channel that is notified with the commit. Raises InvalidInput for the 501st queue.
     """
     ids = ids or [new_id() for _ in requests]
     try:
-        rows = await connection.fetch(_SQL["insert"], *_columns(requests, ids))
+        rows = await connection.fetch(_SQL["insert"], *_columns(requests, ids), wake)
     except asyncpg.CheckViolationError as error:
         if error.constraint_name == "queues_most":
             raise InvalidInput("queue", "at most 500 queues; this would be one more") from None

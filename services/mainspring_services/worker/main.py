@@ -79,7 +79,11 @@ def _start(
     service: Service, settings: WorkerSettings, database: Database, slots: Slots, intake: Intake, show: ShowWorker
 ) -> Consumer:
     consumer = Consumer(
-        settings.amqp_url, NAME, prefetch=settings.prefetch, receive=intake.receive, on_state=service.health.broker
+        settings.amqp_url,
+        NAME,
+        prefetch=settings.messages_in_hand(),
+        receive=intake.receive,
+        on_state=service.health.broker,
     )
     consumer.consume(topology.work_queue(queue) for queue in show.queues)
     keeper = LeaseKeeper(database, slots, settings.terms(), settings.ack_handover)

@@ -24,8 +24,8 @@ class WorkerSettings(Settings):
     slots: int = Field(default=10, ge=1, le=10_000)
     #: Runner processes that share the slots.
     runners: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=256)
-    #: Messages of a queue in hand at most.
-    prefetch: int = Field(default=4, ge=1, le=1000)
+    #: Messages of a queue in hand at most; 0: enough for twice the slots, a message holding up to 100 jobs.
+    prefetch: int = Field(default=0, ge=0, le=1000)
     #: How long a lease lasts, in seconds, by Postgres's clock.
     lease: float = Field(default=15.0, gt=0)
     #: How often leases are extended, in seconds.
@@ -40,6 +40,10 @@ class WorkerSettings(Settings):
     kill_grace: float = Field(default=2.0, gt=0)
     #: How long jobs of a message wait here for a slot before they are published again, in seconds.
     hold: float = Field(default=1.0, gt=0)
+
+    def messages_in_hand(self) -> int:
+        """How many messages of a queue the broker may hand over at once."""
+        return self.prefetch or max(4, 2 * self.slots // 50)
 
     def terms(self) -> LeaseTerms:
         """The lease, the beat and the margin, checked against each other. Raises Misconfigured."""

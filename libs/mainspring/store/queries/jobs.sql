@@ -31,7 +31,9 @@ details AS (
         coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')), clock.now,
         asked.nominal_at, asked.traceparent
     FROM asked CROSS JOIN clock
-)
+),
+-- A lone submit wakes the scheduler with its own commit; many share one wake-up afterwards.
+woken AS MATERIALIZED (SELECT pg_notify($17::text, '') WHERE $17::text IS NOT NULL)
 INSERT INTO mainspring.live_jobs (
     id, queue, task, state, priority, due_at, expires_at, max_attempts, timeout_seconds, idempotency_key, schedule
 )
@@ -41,7 +43,8 @@ SELECT
     asked.expires_at, (asked.retry ->> 'max_attempts')::integer, asked.timeout_seconds, asked.idempotency_key,
     asked.schedule
 FROM asked CROSS JOIN clock
-RETURNING id, queue, priority, due_at, max_attempts, timeout_seconds, (SELECT now FROM clock) AS created_at
+RETURNING id, queue, priority, due_at, max_attempts, timeout_seconds, (SELECT now FROM clock) AS created_at,
+    (SELECT count(*) FROM woken) AS wake_ups
 
 -- name: reserve_keys
 -- Ordered by the caller, so that two batches wait for each other's keys in one order.
