@@ -7,7 +7,7 @@ BIN := .venv/bin
 NAME ?= drain
 READY := .venv/.ready
 
-.PHONY: help setup lock format check test demo dev bench
+.PHONY: help setup lock format check test demo dev docs bench
 
 help:  ## this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,7 +46,10 @@ demo: $(READY)  ## the main job, end to end, while services are killed (at most 
 	$(BIN)/python docs/examples/demo.py
 
 dev: $(READY)  ## all services on this machine
-	$(BIN)/mainspring dev docs.examples.billing
+	$(BIN)/mainspring dev docs.examples.hello
+
+docs: $(READY)  ## write the pages that are generated from the code
+	$(BIN)/python -c "from mainspring.domain.states import as_markdown; print(as_markdown(), end='')" > docs/state-machine.md
 
 bench: $(READY)  ## make bench NAME=drain|latency
 	$(BIN)/python tests/benchmarks/run.py $(NAME)

@@ -30,6 +30,7 @@ class System:
         self.scheduler = fleet.start("scheduler", beat=1)
         self.dispatcher = fleet.start("dispatcher")
         self.dlq_handler = fleet.start("dlq_handler", unalerted_after=1)
+        self.api.wait_ready()
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.api.port}", timeout=30)
 
     def worker(self, **settings: Any) -> ServiceProcess:

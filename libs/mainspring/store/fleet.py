@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from mainspring.domain.errors import InvalidInput
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -60,8 +61,10 @@ async def upsert_tasks(connection: Conn, entries: Sequence[dict[str, Any]], vers
 
 
 async def make_queues(connection: Conn, names: Sequence[str]) -> None:
-    """Make these queues if they aren't there."""
+    """Make these queues if they aren't there. Raises InvalidInput when there would be more than 500."""
     await connection.execute(_SQL["make_queues"], list(names))
+    if await connection.fetchval(_SQL["known_queues"], list(names)) < len(set(names)):
+        raise InvalidInput("queue", "at most 500 queues")
 
 
 async def adopt_queues(connection: Conn) -> None:

@@ -65,7 +65,7 @@ async def _keep_session(_: Conn) -> None:
 class Database:
     """A pool of at most ``most`` connections, opened when first used.
 
-    ``runs_handlers``: handlers use the connections too, so their sessions are reset each time.
+    ``runs_handlers``: handlers use the connections too, so their sessions are reset each time and plan as usual.
     """
 
     def __init__(self, url: str, name: str, *, most: int = 6, runs_handlers: bool = False) -> None:
@@ -74,6 +74,7 @@ class Database:
         self._most = most
         # Our own statements leave nothing behind in a session; handlers' may.
         self._reset = None if runs_handlers else _keep_session
+        self._planner = {} if runs_handlers else _PINNED
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
 
@@ -169,7 +170,7 @@ class Database:
                     server_settings={
                         "application_name": f"mainspring-{self._name}",
                         "idle_in_transaction_session_timeout": "30s",
-                        **_PINNED,
+                        **self._planner,
                     },
                 )
             return self._pool

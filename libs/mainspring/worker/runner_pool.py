@@ -48,9 +48,12 @@ class RunnerPool:
 
     async def keep(self) -> None:
         """Keep the runners alive until cancelled. Raises Misconfigured when the modules can't be loaded."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._count):
-                group.create_task(self._keep_one())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._count):
+                    group.create_task(self._keep_one())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     def place(self, attempts: Iterable[Attempt]) -> None:
         """Start these attempts, each on the runner with the fewest; a lone one on a private runner."""

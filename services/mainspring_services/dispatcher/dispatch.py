@@ -53,15 +53,21 @@ class Dispatch:
             await asyncio.wait(self._at_work, timeout=5)
 
     async def _dispatch(self, delivery: Delivery) -> None:
+        queue = delivery.batch.queue
+        going: Sequence[JobRef] | None = None
         for failures in range(1, MOST_TRIES + 1):
             try:
-                await self._bring_on(delivery)
+                if going is None:
+                    going = await self._judge(queue, delivery.batch.refs)
+                # What was admitted has new tickets by now: a second try publishes these, and judges no more.
+                await self._publish(queue, going)
             except Unavailable as error:
-                log.warning("dispatch delayed", queue=delivery.batch.queue, error=str(error))
+                log.warning("dispatch delayed", queue=queue, error=str(error))
                 if isinstance(error, Unroutable):
-                    await self._declare_again(delivery.batch.queue)
+                    await self._declare_again(queue)
                 await asyncio.sleep(reconnect_delay(failures, random.random(), 1.0))  # noqa: S311  a delay
             else:
+                delivery.settle(delivery.batch.refs)
                 return
         await delivery.give_back()
 
@@ -76,15 +82,13 @@ class Dispatch:
         except Unavailable as error:
             log.warning("queue not declared", queue=queue, error=str(error))
 
-    async def _bring_on(self, delivery: Delivery) -> None:
-        queue, refs = delivery.batch.queue, delivery.batch.refs
+    async def _judge(self, queue: str, refs: Sequence[JobRef]) -> Sequence[JobRef]:
+        """The references that go on to the work queue, with the tickets that they have then."""
         if self._view.is_paused(queue) and await self._return_paused(queue, refs):
-            pass
-        elif self._view.has_limit(queue):
-            await self._publish(queue, await self._admit(queue, refs))
-        else:
-            await self._publish(queue, refs)
-        delivery.settle(refs)
+            return ()
+        if self._view.has_limit(queue):
+            return await self._admit(queue, refs)
+        return refs
 
     async def _admit(self, queue: str, refs: Sequence[JobRef]) -> Sequence[JobRef]:
         async def work(connection: Conn) -> admission.Admission | None:

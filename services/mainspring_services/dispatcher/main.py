@@ -37,6 +37,7 @@ async def serve(service: Service) -> None:
         )
         watch = WatchFleet(database, view)
         await watch.run_once()
+        service.health.broker("not connected yet")
         service.guard("consumer", consumer.run())
         service.start_loops(
             [

@@ -37,6 +37,7 @@ async def serve(service: Service) -> None:
             on_state=service.health.broker,
         )
         consumer.consume([topology.DEAD_QUEUE])
+        service.health.broker("not connected yet")
         service.guard("consumer", consumer.run())
         service.start_loops(
             [

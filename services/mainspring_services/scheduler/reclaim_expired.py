@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, field
 
 from mainspring.broker.messages import JobBatch
 from mainspring.broker.publisher import Publisher
@@ -26,24 +25,27 @@ LOST = AttemptError("WorkerLost", "its worker stopped extending the lease")
 Reclaimed = tuple[ExpiredLease, Verdict, int]
 
 
-@dataclass(frozen=True, slots=True)
 class ReclaimExpired:
-    """The loop's configuration. ``beat`` is what reclaim waits when Postgres's clock has jumped ahead: leases
-    that a jump ended are extended by their workers' next heartbeat.
+    """Settles expired leases. ``beat`` is what it waits when Postgres's clock has jumped ahead: leases that a jump
+    ended are extended by their workers' next heartbeat.
     """
 
-    database: Database
-    publisher: Publisher
-    beat: float
-    _steps: StepDetector = field(default_factory=StepDetector)
+    def __init__(self, database: Database, publisher: Publisher, beat: float) -> None:
+        self._database = database
+        self._publisher = publisher
+        self._beat = beat
+        self._steps = StepDetector()
+        self._quiet_until = 0.0
 
     async def run_once(self) -> Pass:
         """Settle what has expired, then send the messages that this calls for."""
-        now = await self.database.run(fleet.now)
+        now = await self._database.run(fleet.now)
         if self._steps.has_stepped(now.timestamp(), time.monotonic()):
-            log.warning("Postgres's clock jumped ahead: waiting for the heartbeats", seconds=self.beat)
-            return Pass(wait=self.beat)
-        reclaimed = await self.database.run_in_transaction(_reclaim)
+            log.warning("Postgres's clock jumped ahead: waiting for the heartbeats", seconds=self._beat)
+            self._quiet_until = time.monotonic() + self._beat
+        if time.monotonic() < self._quiet_until:
+            return Pass()
+        reclaimed = await self._database.run_in_transaction(_reclaim)
         metrics.RECLAIMED.inc(len(reclaimed))
         for expired, verdict, fence in reclaimed:
             log.warning("lease expired", job_id=str(expired.hold.id), queue=expired.queue, state=verdict.state.value)
@@ -54,9 +56,9 @@ class ReclaimExpired:
         batch = JobBatch(expired.queue, (JobRef(expired.hold.id, fence),))
         try:
             if verdict.goes_to_ladder:
-                await self.publisher.publish_delayed(batch, verdict.delay)
+                await self._publisher.publish_delayed(batch, verdict.delay)
             elif verdict.state is State.DEAD:
-                await self.publisher.publish_dead(batch)
+                await self._publisher.publish_dead(batch)
         except BrokerUnavailable as error:
             log.warning("message not sent; its row will be found", job_id=str(expired.hold.id), error=str(error))
 

@@ -87,6 +87,7 @@ def _start(
     )
     consumer.consume(topology.work_queue(queue) for queue in show.queues)
     keeper = LeaseKeeper(database, slots, settings.terms(), settings.ack_handover)
+    service.health.broker("not connected yet")
     service.guard("consumer", consumer.run())
     service.guard("claim_jobs", ClaimJobs(intake, slots, consumer, settings.hold).run())
     service.start_loops(

@@ -244,7 +244,7 @@ CREATE TABLE mainspring.schedules (
     timezone text NOT NULL DEFAULT 'UTC',
     jitter_seconds double precision NOT NULL DEFAULT 0 CHECK (jitter_seconds >= 0),
     misfire text NOT NULL DEFAULT 'fire_once' CHECK (misfire IN ('skip', 'fire_once', 'fire_all')),
-    max_catchup integer NOT NULL DEFAULT 100 CHECK (max_catchup >= 1),
+    max_catchup integer NOT NULL DEFAULT 100 CHECK (max_catchup >= 0),
     catchup_window_seconds double precision NOT NULL DEFAULT 31536000,
     overlap text NOT NULL DEFAULT 'skip' CHECK (
         overlap IN ('allow', 'skip', 'queue_one', 'queue_all', 'cancel_running')

@@ -5,7 +5,7 @@ VALUES ($1, 'message', $2, $3, $4::jsonb, 'message:' || $3, $5)
 ON CONFLICT (id) DO NOTHING
 
 -- name: take_unalerted
--- Locked for the alert's short time, so that two handlers don't send it twice; recorded by mark_alerted.
+-- No lock is held while an alert is sent: two handlers may send the same one twice, and none is lost.
 SELECT id, kind, job_id, queue, task, reason, outcome, error, fingerprint, died_at
 FROM mainspring.dead_letters
 WHERE alerted_at IS NULL AND (id = ANY ($1::uuid[]) OR died_at < (SELECT clock_timestamp()) - $2::interval)

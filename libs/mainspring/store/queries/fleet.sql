@@ -15,8 +15,12 @@ SELECT name, payload_schema FROM mainspring.tasks
 INSERT INTO mainspring.queues (name)
 SELECT asked.name FROM unnest($1::text[]) AS asked (name)
 WHERE NOT EXISTS (SELECT FROM mainspring.queues WHERE queues.name = asked.name)
+    AND (SELECT count(*) FROM mainspring.queues) + cardinality($1::text[]) <= 500
 ORDER BY asked.name
 ON CONFLICT DO NOTHING
+
+-- name: known_queues
+SELECT count(*) FROM mainspring.queues WHERE name = ANY ($1::text[])
 
 -- name: adopt_queues
 -- Make the queues that submits have used first.

@@ -59,8 +59,12 @@ SELECT
 FROM mainspring.live_jobs WHERE schedule = $1 AND state <> 'dead'
 
 -- name: cancel_running
-UPDATE mainspring.live_jobs SET cancel_requested = true
-WHERE schedule = $1 AND state = 'running' AND NOT cancel_requested
+WITH asked AS (
+    UPDATE mainspring.live_jobs SET cancel_requested = true
+    WHERE schedule = $1 AND state = 'running' AND NOT cancel_requested
+    RETURNING id, fence
+)
+INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'cancel', fence, 'schedule' FROM asked
 
 -- name: record_fires
 -- The pair (schedule, nominal time) is unique: whoever comes second records nothing, and inserts no job.
