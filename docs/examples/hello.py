@@ -1,4 +1,4 @@
-"""The first task: `mainspring dev docs.examples.hello`, then `mainspring submit hello --payload '{"name": "you"}' --wait`."""
+"""The first task. Try: `mainspring submit hello --payload '{"name": "you"}' --wait`."""
 
 from mainspring import JobContext, task
 

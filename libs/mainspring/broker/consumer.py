@@ -102,14 +102,23 @@ async def _answer(answer: object) -> None:
 class Subscription:
     """A queue's channel, and its consumer while there is one. A cancelled one's messages stay in hand."""
 
-    def __init__(self, channel: AbstractChannel) -> None:
+    def __init__(self, channel: AbstractChannel, on_lost: Callable[[], None]) -> None:
         self.channel = channel
+        self._on_lost = on_lost
+        self._is_cancelled_by_broker = False
         self._queue: AbstractQueue | None = None
         self._tag: str | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """True when it brings nothing any more: its channel is closed, or its queue was deleted."""
+        return self._is_cancelled_by_broker or self.channel.is_closed
 
     async def start(self, callback: OnMessage, name: str) -> None:
         """Begin to consume, unless it does already."""
         if self._tag is None:
+            underlay = await self.channel.get_underlay_channel()
+            underlay.on_consumer_cancel_callbacks.add(self._cancelled_by_broker)
             self._queue = await self.channel.get_queue(name, ensure=False)
             self._tag = await self._queue.consume(callback)
 
@@ -119,6 +128,10 @@ class Subscription:
             with contextlib.suppress(BrokerUnavailable), translated("cancel consumer"):
                 await self._queue.cancel(self._tag)
         self._tag = None
+
+    def _cancelled_by_broker(self, *_: object) -> None:
+        self._is_cancelled_by_broker = True
+        self._on_lost()
 
 
 class Consumer:
@@ -214,9 +227,7 @@ class Consumer:
 
     async def _adjust(self, link: Link, open_: dict[str, Subscription]) -> list[str]:
         """Bring the subscriptions to what is wanted; returns the queues that aren't there."""
-        for name in [name for name, one in open_.items() if one.channel.is_closed]:
-            del open_[name]
-        for name in open_.keys() - self._wanted:
+        for name in [name for name, one in open_.items() if one.is_lost or name not in self._wanted]:
             with translated("close channel"):
                 await open_.pop(name).channel.close()
         if self._is_paused:
@@ -233,7 +244,7 @@ class Consumer:
             with translated(f"consume {name}"):
                 channel = await link.channel()
                 await channel.set_qos(prefetch_count=self._prefetch)
-                one = Subscription(channel)
+                one = Subscription(channel, self._changed.set)
                 await one.start(self._on_message, name)
         except MainspringError:
             if link.is_closed:
