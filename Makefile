@@ -37,7 +37,7 @@ check: $(READY)  ## format, lint, types, layers, migrations, unit tests
 	$(BIN)/mypy libs services
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/squawk libs/mainspring/store/migrations/*.sql
-	$(BIN)/pytest tests/unit tests/property tests/architecture -n 2
+	$(BIN)/pytest -n 2 tests/unit tests/property tests/architecture
 
 test: $(READY)  ## every test that needs no container engine
 	$(BIN)/pytest -n 2 --dist loadgroup tests

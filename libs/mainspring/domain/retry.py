@@ -98,7 +98,7 @@ def _number(field: str, value: object, least: float, most: float) -> None:
         )
 
 
-def reconnect_delay(failures: int, jitter: float, longest: float = 10.0) -> float:
+def reconnect_delay(failures: int, jitter: float, longest: float = 5.0) -> float:
     """Seconds to wait after so many failures in a row to reach a server: from 0.1, doubling, capped."""
     ceiling: float = min(0.1 * 2 ** min(failures, 10), longest)
     return ceiling / 2 + ceiling / 2 * jitter

@@ -1,0 +1,57 @@
+"""The broker away for a while, and the broker wiped: on servers of this test's own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mainspring.devstack import Stack, start_stack
+from mainspring.devstack.fleet import open_fleet
+
+from .system import System
+
+
+@pytest.fixture
+def own_system() -> Iterator[System]:
+    """A whole system on servers that nobody else uses."""
+    with start_stack(durable=False) as stack:
+        name = f"own_{secrets.token_hex(4)}"
+        url = stack.postgres.create_database(name, None)
+        urls = {"MAINSPRING_DATABASE_URL": url, "MAINSPRING_AMQP_URL": stack.rabbitmq.url}
+        path = os.pathsep.join([str(Path(__file__).parents[1])])
+        with open_fleet(urls, stack.folder, PYTHONPATH=path) as fleet:
+            fleet.migrate()
+            system = System(stack, fleet, url)
+            yield system
+            system.http.close()
+
+
+def test_d01_jobs_are_accepted_while_the_broker_is_away_and_all_finish(own_system: System) -> None:
+    own_system.worker()
+    own_system.ready()
+    stack: Stack = own_system.stack
+    own_system.final(own_system.submit("fleet.effect"))
+    time.sleep(2)  # a quorum queue that was declared just before a kill never comes back (RabbitMQ 3.10)
+    stack.rabbitmq.kill()
+    ids = [own_system.submit("fleet.effect") for _ in range(200)]
+    time.sleep(3)
+    stack.rabbitmq.start()
+    assert {own_system.final(job_id, 60)["state"] for job_id in ids} == {"succeeded"}
+    assert own_system.count("SELECT count(*) FROM effects") == 201
+    own_system.until(lambda: not own_system.count("SELECT count(*) FROM mainspring.outbox"))
+
+
+def test_a_wiped_broker_loses_no_job_and_runs_none_twice(own_system: System) -> None:
+    own_system.ready()
+    ids = [own_system.submit("fleet.effect") for _ in range(100)]
+    enqueued = "SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'"
+    own_system.until(lambda: own_system.count(enqueued) == 100)
+    own_system.stack.rabbitmq.wipe()
+    own_system.worker(slots=20)
+    assert {own_system.final(job_id, 60)["state"] for job_id in ids} == {"succeeded"}
+    assert own_system.count("SELECT count(*) FROM effects") == 100
