@@ -108,6 +108,8 @@ async def _pending(connection: asyncpg.Connection) -> list[Migration]:
 
 async def _apply(connection: asyncpg.Connection, one: Migration) -> bool:
     async with connection.transaction():
+        # A migration that can't get its lock soon must not make everybody queue behind it.
+        await connection.execute("SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '10min'")
         await connection.execute(one.text)
         await connection.execute(
             "INSERT INTO mainspring.schema_migrations (version, name, phase, breaking, checksum)"

@@ -1,5 +1,7 @@
 -- phase: expand
 -- breaking: no
+-- squawk-ignore-file require-concurrent-index-creation
+-- (the tables are new and empty: no index locks anybody out)
 --
 -- The whole first schema. What is hot is narrow and leaves (live_jobs); what is bulky stays where it was
 -- written (job_details); what is past is dropped by partition (finished_jobs, attempts, events). See

@@ -1,0 +1,72 @@
+"""Deadlines: told to stop at the timeout, and when the lease can no longer be trusted; killed when that doesn't help."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from mainspring.domain.states import Outcome
+from mainspring.worker.deadlines import Deadlines
+from mainspring.worker.watchdog import boot_time
+
+NEVER = float("inf")
+
+
+class SlotsOfOne:
+    """Stands in for the worker's slots: remembers what it is told."""
+
+    def __init__(self, attempt):
+        self.attempt, self.stopped, self.killed = attempt, [], []
+
+    def attempts(self):
+        return [self.attempt]
+
+    def stop(self, attempt, ending):
+        attempt.stopped_by = ending
+        self.stopped.append(ending)
+
+    def kill(self, attempt):
+        self.killed.append(attempt)
+
+
+def attempt(*, running=0.0, trusted_for=10.0, kill_at=NEVER, stopped_by=None):
+    now = boot_time()
+    return SimpleNamespace(
+        job=SimpleNamespace(timeout=timedelta(seconds=5)),
+        seconds=lambda: running,
+        trusted_until=now + trusted_for,
+        kill_at=kill_at,
+        stopped_by=stopped_by,
+    )
+
+
+async def after_one_pass(one):
+    slots = SlotsOfOne(one)
+    await Deadlines(slots).run_once()
+    return slots
+
+
+@pytest.mark.parametrize(
+    ("one", "outcome"),
+    [
+        (attempt(running=5.1), Outcome.TIMED_OUT),
+        (attempt(trusted_for=-0.1), Outcome.WORKER_LOST),
+    ],
+)
+async def test_what_overruns_or_is_no_longer_trusted_is_told_to_stop(one, outcome):
+    slots = await after_one_pass(one)
+    assert [ending.outcome for ending in slots.stopped] == [outcome]
+    assert not slots.killed
+
+
+async def test_what_is_within_its_time_is_left_alone():
+    slots = await after_one_pass(attempt(running=4.9))
+    assert (slots.stopped, slots.killed) == ([], [])
+
+
+async def test_what_was_told_to_stop_is_not_told_again_and_is_killed_once():
+    one = attempt(running=9, stopped_by=object(), kill_at=boot_time() - 1)
+    slots = await after_one_pass(one)
+    assert (slots.stopped, slots.killed, one.kill_at) == ([], [one], NEVER)
