@@ -1,4 +1,4 @@
-"""Deadlines: told to stop at the timeout, and when the lease can no longer be trusted; killed when that doesn't help."""
+"""Deadlines: told to stop at the timeout, or when the lease can't be trusted; killed when that doesn't help."""
 
 from __future__ import annotations
 
