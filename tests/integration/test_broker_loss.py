@@ -17,9 +17,9 @@ from .system import System
 
 
 @pytest.fixture
-def own_system() -> Iterator[System]:
-    """A whole system on servers that nobody else uses."""
-    with start_stack(durable=False) as stack:
+def own_system(request: pytest.FixtureRequest) -> Iterator[System]:
+    """A whole system on servers that nobody else uses; the parameter is more lines of rabbitmq.conf."""
+    with start_stack(durable=False, config=getattr(request, "param", None)) as stack:
         name = f"own_{secrets.token_hex(4)}"
         url = stack.postgres.create_database(name, None)
         urls = {"MAINSPRING_DATABASE_URL": url, "MAINSPRING_AMQP_URL": stack.rabbitmq.url}
@@ -55,3 +55,19 @@ def test_a_wiped_broker_loses_no_job_and_runs_none_twice(own_system: System) -> 
     own_system.worker(slots=20)
     assert {own_system.final(job_id, 60)["state"] for job_id in ids} == {"succeeded"}
     assert own_system.count("SELECT count(*) FROM effects") == 100
+
+
+@pytest.mark.parametrize(
+    "own_system", [{"consumer_timeout": "4000", "channel_tick_interval": "1000"}], indirect=True, ids=["4 s"]
+)
+def test_d02_a_job_that_outlasts_the_brokers_delivery_timeout_runs_once(own_system: System) -> None:
+    own_system.worker(ack_handover=1, slots=10)
+    own_system.ready()
+    later = own_system.submit("fleet.add", {"a": 1, "b": 1}, delay_seconds=7200)
+    long = own_system.submit("fleet.nap", {"seconds": 12})
+    short = [own_system.submit("fleet.add", {"a": 1, "b": 1}) for _ in range(9)]
+    for job_id in [long, *short]:
+        job = own_system.final(job_id)
+        assert (job["state"], job["attempt"], job["attempts_used"]) == ("succeeded", 1, 1)
+    assert own_system.job(later)["state"] == "scheduled"
+    assert own_system.count("SELECT count(*) FROM mainspring.completions") == 10

@@ -83,15 +83,18 @@ async def claim(
     connection: Conn, refs: Sequence[JobRef], claim_id: UUID, claimant: Claimant, lease: timedelta
 ) -> ClaimAnswer:
     """Claim ``refs`` under ``claim_id``. Asking again with the same id answers the same."""
+    ids = [ref.id for ref in refs]
     rows = await connection.fetch(
         _SQL["claim"],
-        [ref.id for ref in refs],
+        ids,
         [ref.ticket for ref in refs],
         claim_id,
         lease,
         claimant.id,
         claimant.tasks,
         RETURN_DELAY,
+        min(ids),
+        max(ids),
     )
     answer = ClaimAnswer()
     absent: list[JobRef] = []

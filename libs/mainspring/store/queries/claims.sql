@@ -75,7 +75,10 @@ FROM asked
 LEFT JOIN judged ON judged.id = asked.id AND judged.ticket = asked.ticket
 LEFT JOIN claimed ON claimed.id = judged.id AND judged.verdict = 'claimed'
 LEFT JOIN LATERAL (
-    SELECT payload, retry, nominal_at, traceparent FROM mainspring.job_details WHERE job_details.id = claimed.id LIMIT 1
+    -- The bounds of the batch leave out the partitions of other days before the first look-up.
+    SELECT payload, retry, nominal_at, traceparent FROM mainspring.job_details
+    WHERE job_details.id = claimed.id AND job_details.id BETWEEN $8::uuid AND $9::uuid
+    LIMIT 1
 ) AS details ON true
 
 -- name: finished
