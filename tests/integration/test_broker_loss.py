@@ -57,17 +57,18 @@ def test_a_wiped_broker_loses_no_job_and_runs_none_twice(own_system: System) -> 
     assert own_system.count("SELECT count(*) FROM effects") == 100
 
 
-@pytest.mark.parametrize(
-    "own_system", [{"consumer_timeout": "4000", "channel_tick_interval": "1000"}], indirect=True, ids=["4 s"]
-)
+@pytest.mark.slow
+@pytest.mark.timeout(170)
+@pytest.mark.parametrize("own_system", [{"consumer_timeout": "5000"}], indirect=True, ids=["5 s"])
 def test_d02_a_job_that_outlasts_the_brokers_delivery_timeout_runs_once(own_system: System) -> None:
+    # RabbitMQ looks for overdue deliveries once a minute: the job must outlast that too.
     own_system.worker(ack_handover=1, slots=10)
     own_system.ready()
     later = own_system.submit("fleet.add", {"a": 1, "b": 1}, delay_seconds=7200)
-    long = own_system.submit("fleet.nap", {"seconds": 12})
+    long = own_system.submit("fleet.nap", {"seconds": 70})
     short = [own_system.submit("fleet.add", {"a": 1, "b": 1}) for _ in range(9)]
     for job_id in [long, *short]:
-        job = own_system.final(job_id)
+        job = own_system.final(job_id, 100)
         assert (job["state"], job["attempt"], job["attempts_used"]) == ("succeeded", 1, 1)
     assert own_system.job(later)["state"] == "scheduled"
-    assert own_system.count("SELECT count(*) FROM mainspring.completions") == 10
+    assert own_system.count("SELECT count(*) FROM mainspring.attempts") == 10
