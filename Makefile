@@ -6,6 +6,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 NAME ?= drain
 READY := .venv/.ready
+# With the certificates that uv brings; where a proxy has its own, with those that this machine trusts.
+SYNC := $(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 
 .PHONY: help setup lock format check test demo dev docs bench
 
@@ -20,7 +22,7 @@ $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	awk '/^[^ ]/ {keep = /^uv==/} keep' requirements.lock > .venv/uv.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.lock 2>&1 | { grep -v '^WARNING: Location' || true; } >&2
-	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
+	$(SYNC) 2>/dev/null || $(SYNC) --system-certs
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	touch $@
 
