@@ -7,10 +7,15 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
+
+from mainspring.broker.publisher import Publisher
 from mainspring.domain.states import State
+from mainspring.runtime.clock import StepDetector
 from mainspring.store import leases
 from mainspring.store.leases import Beat, Hold
 from mainspring.store.pool import Conn, Database, connect
+from mainspring_services.scheduler.reclaim_expired import ReclaimExpired
 
 from .rows import live, put_job
 
@@ -100,3 +105,21 @@ async def test_a_live_lease_is_never_taken(database: Database) -> None:
     async with database.transaction() as connection:
         await running(connection, 3)
         assert await leases.lock_expired(connection, 10) == []
+
+
+async def test_after_a_step_of_postgres_s_clock_reclaim_waits_for_the_heartbeats(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with database.connection() as connection:
+        (lost,) = await running(connection, 1)
+        await expire(connection)
+    reclaim = ReclaimExpired(database, Publisher("amqp://127.0.0.1:1/", "test"), beat=60)
+    with monkeypatch.context() as stepped:
+        stepped.setattr(StepDetector, "has_stepped", lambda *_: True)
+        assert (await reclaim.run_once()).done == 0
+    # No new step is seen, and the beat is not over.
+    assert (await reclaim.run_once()).done == 0
+    async with database.connection() as connection:
+        assert (await live(connection, lost.id))["state"] == "running"
+    without_step = ReclaimExpired(database, Publisher("amqp://127.0.0.1:1/", "test"), beat=60)
+    assert (await without_step.run_once()).done == 1
