@@ -41,9 +41,12 @@ def run() -> dict[str, Any]:
 
 def _sample(system: System, client: HTTPConnection) -> float:
     time.sleep(PAUSE)
-    body = json.dumps({"task": "bench.stamp"})
+    body = b'{"task": "bench.stamp"}'
+    client.putrequest("POST", "/v1/jobs")
+    client.putheader("Content-Type", "application/json")
+    client.putheader("Content-Length", str(len(body)))
     sent = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    client.request("POST", "/v1/jobs", body, {"content-type": "application/json"})
+    client.endheaders(body)
     job_id = json.loads(client.getresponse().read())["id"]
     time.sleep(PAUSE)
     answer = system.http.get(f"/v1/jobs/{job_id}/result", params={"wait": 10}).json()

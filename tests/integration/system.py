@@ -59,7 +59,7 @@ class System:
         """Wait until ``condition`` is true, and return what it returned."""
         give_up_at = time.monotonic() + seconds
         while not (found := condition()):
-            assert time.monotonic() < give_up_at, f"not within {seconds} s: {what or condition}\n{self.logs()}"
+            assert time.monotonic() < give_up_at, f"not within {seconds} s: {what or condition}\n{self.evidence()}"
             time.sleep(0.05)
         return found
 
@@ -68,11 +68,12 @@ class System:
         self.until(lambda: self.job(job_id)["state"] in FINAL, seconds, f"end of {job_id}: {self.job(job_id)}")
         return self.job(job_id)
 
-    def started(self, job_id: str, attempt: int = 1) -> None:
+    def started(self, job_id: str, attempt: int = 1, seconds: float = 30) -> None:
         """Wait until a handler has noted its start."""
         self.until(
             lambda: self.count(f"SELECT count(*) FROM ledger WHERE job = '{job_id}' AND attempt = {attempt}"),
-            what=f"start of {job_id}",
+            seconds,
+            f"start of {job_id}",
         )
 
     def query(self, sql: str) -> str:
@@ -87,6 +88,14 @@ class System:
         """The outcomes of a job's attempts, in order."""
         return [attempt["outcome"] for attempt in self.job(job_id)["attempts"]]
 
-    def logs(self) -> str:
-        """The end of every service's log."""
-        return "\n".join(f"== {one.name}\n{one.log_tail(8)}" for one in self.fleet.services)
+    def evidence(self) -> str:
+        """What a person would look at first: live jobs, outbox, messages, and the end of every service's log."""
+        rows = self.query("SELECT id, state, reason, fence, due_at, released_at, worker FROM mainspring.live_jobs")
+        logs = "\n".join(f"== {one.name}\n{one.log_tail(8)}" for one in self.fleet.services)
+        return f"{rows}\noutbox: {self.query('SELECT * FROM mainspring.outbox')}\nbroker: {self._messages()}\n{logs}"
+
+    def _messages(self) -> list[tuple[str, int, int]]:
+        totals = "?disable_stats=true&enable_queue_totals=true"
+        queues = self.stack.rabbitmq.management.ask("GET", "queues", query=totals)
+        counts = ("messages_ready", "messages_unacknowledged")
+        return [(one["name"], *(one[count] for count in counts)) for one in queues if one.get("messages")]

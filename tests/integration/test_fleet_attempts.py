@@ -68,6 +68,13 @@ def test_a_job_that_kills_its_runner_is_buried_with_the_signal_and_runs_alone(sy
     assert system.final(system.submit("fleet.add", {"a": 1, "b": 1}))["result"] == 2
 
 
+def test_long_jobs_fill_all_slots_though_each_has_a_message_of_its_own(system: System) -> None:
+    system.worker(slots=7, prefetch=2)
+    system.ready()
+    for _ in range(7):
+        system.started(system.submit("fleet.nap", {"seconds": 20}), seconds=5)
+
+
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_within_a_beat(system: System) -> None:
     system.worker()
     system.ready()

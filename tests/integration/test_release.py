@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import State
 from mainspring.store import fleet, jobs, release
@@ -17,7 +19,7 @@ JOIN_METHODS = ("hashjoin", "mergejoin", "material", "hashagg", "sort", "memoize
 
 
 async def release_once(database: Database, bounds: Bounds | None = None, batch: int = 100) -> Released:
-    return await database.run_in_transaction(
+    return await database.run(
         lambda connection: release.release(connection, "q", bounds or Bounds(), refs_in_batch=batch)
     )
 
@@ -35,6 +37,7 @@ async def test_p01_the_limit_holds_under_every_join_method(database: Database) -
         for method in JOIN_METHODS:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL enable_{method} = off")
+                await connection.execute("DISCARD PLANS")  # a plan that is kept knows nothing of the setting
                 released = await release.release(connection, "q", Bounds())
                 await connection.execute("UPDATE mainspring.live_jobs SET state = 'scheduled'")
                 assert released.count == 5, method
@@ -47,6 +50,7 @@ async def test_p01_the_limit_holds_with_all_but_nested_loops_off(database: Datab
         async with connection.transaction():
             for method in JOIN_METHODS[:-1]:
                 await connection.execute(f"SET LOCAL enable_{method} = off")
+            await connection.execute("DISCARD PLANS")
             released = await release.release(connection, "q", Bounds())
         changed = await connection.fetchval("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'")
     assert (released.count, changed) == (5, 5)
@@ -118,6 +122,56 @@ async def test_a_limited_queue_gets_no_more_than_it_has_room_for(database: Datab
     assert counts == [2, 0]
 
 
+@pytest.mark.parametrize(
+    ("window", "most", "in_broker", "held", "credit"),
+    [
+        (100, None, 40, 50, 60),
+        (100, None, 100, 0, 0),
+        (100, None, 130, 0, 0),
+        (100, 10, 0, 0, 10),
+        (100, 10, 3, 4, 3),
+        (100, 10, 4, 8, 0),
+        (100, 500, 20, 0, 80),
+    ],
+)
+async def test_the_credit_fits_the_window_and_the_free_slots_of_a_limit(
+    database: Database, window: int, most: int | None, in_broker: int, held: int, credit: int
+) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 1)
+        await fleet.set_window(connection, "q", window)
+        if most is not None:
+            await fleet.set_concurrency(connection, "q", most)
+        for state, count in ((State.ENQUEUED, in_broker), (State.RUNNING, held)):
+            for _ in range(count):
+                await put_job(connection, state)
+    released = await release_once(database)
+    assert (released.credit, released.count) == (credit, min(credit, 1))
+
+
+async def test_a_release_that_a_crash_loses_is_done_again_under_the_same_tickets(database: Database) -> None:
+    """Its commit doesn't wait for the disk: the message may be there, and the row as it was before."""
+    async with database.connection() as connection:
+        await submit(connection, 3)
+        transaction = connection.transaction()
+        await transaction.start()
+        lost = await release.release(connection, "q", Bounds())
+        assert await connection.fetchval("SHOW synchronous_commit") == "off"
+        await transaction.rollback()
+        assert await connection.fetchval("SHOW synchronous_commit") == "on"
+    again = await release_once(database)
+    assert [batch.refs for batch in again.batches] == [batch.refs for batch in lost.batches]
+
+
+async def test_published_batches_are_forgotten_by_the_next_release(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 4)
+        first, second = (await release.release(connection, "q", Bounds(), refs_in_batch=2)).batches
+        await release.release(connection, "q", Bounds(), published=[first.id])
+        left = await connection.fetch("SELECT id FROM mainspring.outbox")
+    assert [row["id"] for row in left] == [second.id]
+
+
 async def test_a_paused_queue_releases_nothing(database: Database) -> None:
     async with database.connection() as connection:
         await submit(connection, 3)
@@ -156,5 +210,5 @@ async def test_a_returned_batch_waits_again_and_its_queue_backs_off_alone(databa
         assert len(await release.put_back(connection, batch, timedelta(seconds=30))) == 3
         assert len(await release.put_back(connection, batch, timedelta(seconds=30))) == 0
     assert (await release_once(database)).is_locked_elsewhere
-    other = await database.run_in_transaction(lambda connection: release.release(connection, "other", Bounds()))
+    other = await database.run(lambda connection: release.release(connection, "other", Bounds()))
     assert other.count == 1

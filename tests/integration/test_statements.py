@@ -14,7 +14,6 @@ ROWS = 100_000
 HOT = [
     "jobs.insert",
     "release.next_due",
-    "release.usage",
     "release.release",
     "claims.claim",
     "leases.extend",
@@ -74,6 +73,13 @@ async def test_a_hot_statement_never_scans_the_live_jobs(database: Database, sta
             await connection.execute("ANALYZE mainspring.live_jobs")
         for name in HOT:
             assert not await _scans(connection, sql.load_all()[name]), f"{name} under {statistics} statistics"
+
+
+async def test_what_a_queue_has_in_the_broker_is_counted_by_an_index(database: Database) -> None:
+    """The release's function counts through this view, whose plan can be seen from outside."""
+    async with database.connection() as connection:
+        await _seed(connection)
+        assert not await _scans(connection, "SELECT * FROM mainspring.queue_usage WHERE queue = $1::text")
 
 
 async def _scans(connection: Conn, query: str) -> list[str]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
 
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+from aio_pika.abc import AbstractChannel
+from aiormq.abc import DeliveredMessage
 
 from mainspring.broker.connection import Link, connect, translated
 from mainspring.broker.messages import JobBatch, decode
@@ -26,14 +28,17 @@ log = get_logger(__name__)
 RETRY_SECONDS = 0.5
 #: Acknowledgements that are being sent: a consumer waits for them before it closes its connection.
 _under_way: set[asyncio.Task[None]] = set()
-OnMessage = Callable[[AbstractIncomingMessage], Awaitable[None]]
+OnMessage = Callable[["Subscription", DeliveredMessage], Coroutine[Any, Any, None]]
 
 
 class Delivery:
     """A message in hand, with the jobs in it that are not yet redundant."""
 
-    def __init__(self, message: AbstractIncomingMessage, batch: JobBatch) -> None:
+    def __init__(
+        self, message: DeliveredMessage, batch: JobBatch, answered: Callable[[DeliveredMessage], None]
+    ) -> None:
         self._message = message
+        self._answered = answered
         self._left = set(batch.refs)
         self.batch = batch
 
@@ -55,7 +60,8 @@ class Delivery:
         had_some = bool(self._left)
         self._left.difference_update(refs)
         if had_some and not self._left:
-            acknowledging = asyncio.create_task(_answer(self._message.ack()))
+            self._answered(self._message)
+            acknowledging = asyncio.create_task(_answer(_ack(self._message)))
             _under_way.add(acknowledging)
             acknowledging.add_done_callback(_under_way.discard)
 
@@ -63,27 +69,28 @@ class Delivery:
         """Return the whole message to its queue, at once."""
         if self._left:
             self._left.clear()
-            await _answer(self._message.nack(requeue=True))
+            self._answered(self._message)
+            await _answer(_return(self._message))
 
 
 class RawDelivery:
     """A message of the dead queue, body and headers as they are: it may be unreadable on purpose."""
 
-    def __init__(self, message: AbstractIncomingMessage) -> None:
+    def __init__(self, message: DeliveredMessage) -> None:
         self._message = message
         self.body = message.body
-        self.content_type = message.content_type
+        properties = message.header.properties
+        self.content_type = properties.content_type
         #: The queue that set it aside; None for a message that was published here.
-        deaths = message.headers.get("x-death")
-        self.came_from = _first_queue(deaths)
+        self.came_from = _first_queue((properties.headers or {}).get("x-death"))
 
     async def acknowledge(self) -> None:
         """Acknowledge, after what it says is recorded."""
-        await _answer(self._message.ack())
+        await _answer(_ack(self._message))
 
     async def give_back(self) -> None:
         """Return it to its queue."""
-        await _answer(self._message.nack(requeue=True))
+        await _answer(_return(self._message))
 
 
 def _first_queue(deaths: object) -> str | None:
@@ -93,40 +100,70 @@ def _first_queue(deaths: object) -> str | None:
     return None
 
 
-async def _answer(answer: object) -> None:
+def _tag_of(message: DeliveredMessage) -> int:
+    assert message.delivery_tag is not None  # noqa: S101  every message that was delivered has one
+    return message.delivery_tag
+
+
+def _ack(message: DeliveredMessage) -> Awaitable[None]:
+    return message.channel.basic_ack(_tag_of(message))
+
+
+def _return(message: DeliveredMessage) -> Awaitable[None]:
+    return message.channel.basic_nack(_tag_of(message), requeue=True)
+
+
+async def _answer(answer: Awaitable[None]) -> None:
     """An answer that can't be sent is no loss: the broker returns the message, and its tickets are stale."""
     with contextlib.suppress(BrokerUnavailable), translated("answer"):
-        await answer  # type: ignore[misc]
+        await answer
 
 
 class Subscription:
     """A queue's channel, and its consumer while there is one. A cancelled one's messages stay in hand."""
 
-    def __init__(self, channel: AbstractChannel, on_lost: Callable[[], None]) -> None:
+    def __init__(self, channel: AbstractChannel, prefetch: int, on_lost: Callable[[], None]) -> None:
         self.channel = channel
+        self._prefetch = prefetch
         self._on_lost = on_lost
         self._is_cancelled_by_broker = False
-        self._queue: AbstractQueue | None = None
         self._tag: str | None = None
+        #: What the present consumer has brought and what isn't answered yet.
+        self._in_hand: set[int] = set()
 
     @property
     def is_lost(self) -> bool:
         """True when it brings nothing any more: its channel is closed, or its queue was deleted."""
         return self._is_cancelled_by_broker or self.channel.is_closed
 
-    async def start(self, callback: OnMessage, name: str) -> None:
+    @property
+    def is_exhausted(self) -> bool:
+        """True when the broker sends nothing more before something is answered."""
+        return len(self._in_hand) >= self._prefetch
+
+    def answered(self, message: DeliveredMessage) -> None:
+        """A message is answered: the broker may send another one."""
+        self._in_hand.discard(_tag_of(message))
+
+    async def start(self, receive: OnMessage, name: str) -> None:
         """Begin to consume, unless it does already."""
-        if self._tag is None:
-            underlay = await self.channel.get_underlay_channel()
-            underlay.on_consumer_cancel_callbacks.add(self._cancelled_by_broker)
-            self._queue = await self.channel.get_queue(name, ensure=False)
-            self._tag = await self._queue.consume(callback)
+        if self._tag is not None:
+            return
+
+        async def on_message(message: DeliveredMessage) -> None:
+            self._in_hand.add(_tag_of(message))
+            await receive(self, message)
+
+        self._in_hand.clear()
+        underlay = await self.channel.get_underlay_channel()
+        underlay.on_consumer_cancel_callbacks.add(self._cancelled_by_broker)
+        self._tag = (await underlay.basic_consume(name, on_message)).consumer_tag
 
     async def cancel(self) -> None:
         """Take nothing more through this channel, which stays open for acknowledgements."""
-        if self._queue is not None and self._tag is not None:
+        if self._tag is not None:
             with contextlib.suppress(BrokerUnavailable), translated("cancel consumer"):
-                await self._queue.cancel(self._tag)
+                await (await self.channel.get_underlay_channel()).basic_cancel(self._tag)
         self._tag = None
 
     def _cancelled_by_broker(self, *_: object) -> None:
@@ -161,6 +198,8 @@ class Consumer:
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
         self._is_paused = False
+        self._wants_more = False
+        self._open: dict[str, Subscription] = {}
 
     def consume(self, queues: Iterable[str]) -> None:
         """From now on consume exactly these queues; messages in hand of others go back to the broker."""
@@ -179,6 +218,19 @@ class Consumer:
     def resume(self) -> None:
         """Consume again after ``pause``."""
         self._is_paused = False
+        self._changed.set()
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True when some queue has ``prefetch`` messages in hand, and brings nothing more before one is answered."""
+        return any(one.is_exhausted for one in self._open.values())
+
+    def take_more(self) -> None:
+        """Have an exhausted queue bring more: all that its messages carry is running, and there is room.
+
+        The broker counts what isn't answered for each consumer, so one that begins anew begins at zero.
+        """
+        self._wants_more = True
         self._changed.set()
 
     async def stop_consuming(self) -> None:
@@ -209,10 +261,10 @@ class Consumer:
                 await asyncio.sleep(delay)
 
     async def _serve(self, link: Link) -> None:
-        open_: dict[str, Subscription] = {}
+        self._open = {}
         while not link.is_closed:
             self._changed.clear()
-            missing = await self._adjust(link, open_)
+            missing = await self._adjust(link)
             self._on_state(f"queues not there yet: {', '.join(missing)}" if missing else None)
             if not missing:
                 self._settled.set()
@@ -225,44 +277,46 @@ class Consumer:
         for wait in pending:
             wait.cancel()
 
-    async def _adjust(self, link: Link, open_: dict[str, Subscription]) -> list[str]:
+    async def _adjust(self, link: Link) -> list[str]:
         """Bring the subscriptions to what is wanted; returns the queues that aren't there."""
-        for name in [name for name, one in open_.items() if one.is_lost or name not in self._wanted]:
+        for name in [name for name, one in self._open.items() if one.is_lost or name not in self._wanted]:
             with translated("close channel"):
-                await open_.pop(name).channel.close()
-        if self._is_paused:
-            for one in open_.values():
+                await self._open.pop(name).channel.close()
+        wants_more, self._wants_more = self._wants_more, False
+        for one in self._open.values():
+            if self._is_paused or (wants_more and one.is_exhausted):
                 await one.cancel()
+        if self._is_paused:
             return []
-        for name, one in open_.items():
+        for name, one in self._open.items():
             with translated(f"consume {name}"):
                 await one.start(self._on_message, name)
-        return [name for name in sorted(self._wanted - open_.keys()) if not await self._open(link, open_, name)]
+        return [name for name in sorted(self._wanted - self._open.keys()) if not await self._subscribe(link, name)]
 
-    async def _open(self, link: Link, open_: dict[str, Subscription], name: str) -> bool:
+    async def _subscribe(self, link: Link, name: str) -> bool:
         try:
             with translated(f"consume {name}"):
                 channel = await link.channel()
                 await channel.set_qos(prefetch_count=self._prefetch)
-                one = Subscription(channel, self._changed.set)
+                one = Subscription(channel, self._prefetch, self._changed.set)
                 await one.start(self._on_message, name)
         except MainspringError:
             if link.is_closed:
                 raise
             return False
-        open_[name] = one
+        self._open[name] = one
         return True
 
-    async def _on_message(self, message: AbstractIncomingMessage) -> None:
+    async def _on_message(self, source: Subscription, message: DeliveredMessage) -> None:
         if self._receive_raw is not None:
             self._receive_raw(RawDelivery(message))
             return
         try:
-            batch = decode(message.body, message.content_type)
+            batch = decode(message.body, message.header.properties.content_type)
         except UnreadableMessage as error:
             metrics.REJECTED.labels(error.reason).inc()
             log.warning("unreadable message refused", consumer=self._name, reason=error.reason)
-            await _answer(message.reject(requeue=False))
+            await _answer(message.channel.basic_reject(_tag_of(message), requeue=False))
             return
         if self._receive is not None:
-            self._receive(Delivery(message, batch))
+            self._receive(Delivery(message, batch, source.answered))

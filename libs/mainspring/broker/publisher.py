@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-import aio_pika
 from aio_pika.abc import AbstractChannel
+from aiormq import spec
 
 from mainspring.broker import delay_ladder, topology
 from mainspring.broker.connection import Link, Unconfirmed, Unroutable, connect, translated
@@ -18,6 +18,7 @@ from mainspring.broker.messages import CONTENT_TYPE, JobBatch, encode
 from mainspring.telemetry import metrics
 
 CONFIRM_SECONDS = 5.0
+PERSISTENT = 2
 
 
 class Publisher:
@@ -56,12 +57,18 @@ class Publisher:
             await link.close()
 
     async def _publish(self, exchange: str, key: str, body: bytes) -> None:
-        message = aio_pika.Message(body, content_type=CONTENT_TYPE, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+        properties = spec.Basic.Properties(content_type=CONTENT_TYPE, delivery_mode=PERSISTENT)
         try:
             with translated(f"publish to {exchange}"):
-                channel = await self._open()
-                sink = await channel.get_exchange(exchange, ensure=False)
-                await sink.publish(message, key, mandatory=True, timeout=CONFIRM_SECONDS)
+                channel = await (await self._open()).get_underlay_channel()
+                await channel.basic_publish(
+                    body,
+                    exchange=exchange,
+                    routing_key=key,
+                    properties=properties,
+                    mandatory=True,
+                    timeout=CONFIRM_SECONDS,
+                )
         except Unroutable:
             metrics.PUBLISH_RETURNED.labels(exchange).inc()
             raise

@@ -49,16 +49,17 @@ def start_stack(
 ) -> Iterator[Stack]:
     """Have a Postgres and a RabbitMQ for the length of a block; what was started for it is gone afterwards.
 
-    durable: False turns off fsync, for tests that crash no machine. settings: more settings of Postgres.
-    config: more lines of rabbitmq.conf. postgres_bin: the folder of Postgres's programs. Servers that
-    MAINSPRING_DATABASE_URL and MAINSPRING_AMQP_URL give are used as they are. Raises DevstackError.
+    durable: False is for tests that crash no machine: no fsync in Postgres, and queues that report their counts at
+    once. settings: more settings of Postgres. config: more lines of rabbitmq.conf. postgres_bin: the folder of
+    Postgres's programs. Servers that MAINSPRING_DATABASE_URL and MAINSPRING_AMQP_URL give are used as they are.
+    Raises DevstackError.
     """
     durability = {} if durable else {"fsync": "off"}
     with ExitStack() as cleanup:
         # Containers, when they come, are asked for here: after the URLs, before programs of this machine.
         workspace = cleanup.enter_context(open_workspace())
         postgres = _postgres(workspace, {**durability, **(settings or {})}, postgres_bin)
-        rabbitmq = _rabbitmq(workspace, config or {})
+        rabbitmq = _rabbitmq(workspace, config or {}, quick_counts=not durable)
         stack = Stack(postgres, rabbitmq, workspace.path)
         cleanup.callback(_close, stack)
         _start(stack)
@@ -86,11 +87,11 @@ def _postgres(workspace: Workspace, settings: Mapping[str, str], chosen: Path | 
     return Postgres(psql_program(binaries), PostgresProgram(workspace, binaries, settings))
 
 
-def _rabbitmq(workspace: Workspace, config: Mapping[str, str]) -> RabbitMQ:
+def _rabbitmq(workspace: Workspace, config: Mapping[str, str], *, quick_counts: bool) -> RabbitMQ:
     if urls := os.environ.get(AMQP_URL):
         url = urls.split(",")[0].strip()
         return RabbitMQ(url=url, management_url=os.environ.get(MANAGEMENT_URL) or _usual_management_url(url))
-    return RabbitMQ(RabbitProgram(workspace, rabbit_programs(), config))
+    return RabbitMQ(RabbitProgram(workspace, rabbit_programs(), config, quick_counts=quick_counts))
 
 
 def _usual_management_url(amqp_url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ Conn = asyncpg.Connection | PoolConnectionProxy
 T = TypeVar("T")
 
 COMMAND_SECONDS = 15.0
+#: A connection that was idle for longer may have been cut off on its way: it is closed, not used.
+_IDLE_SECONDS = 60.0
 #: Serialisation failures and deadlocks: the transaction did nothing, and doing it again is right.
 _RETRYABLE = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 _MOST_TRIES = 4
@@ -77,6 +80,9 @@ class Database:
         self._planner = {} if runs_handlers else _PINNED
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
+        # Taken from the pool and kept at hand: through the pool a statement costs twice the time.
+        self._spare: list[tuple[PoolConnectionProxy, float]] = []
+        self._waiting = 0
 
     async def __aenter__(self) -> Database:
         return self
@@ -91,6 +97,8 @@ class Database:
             return
         try:
             async with asyncio.timeout(2):
+                while self._spare:
+                    await pool.release(self._spare.pop()[0])
                 await pool.close()
         except TimeoutError:
             pool.terminate()
@@ -100,16 +108,38 @@ class Database:
         """A connection outside any transaction: each statement commits by itself. Raises DatabaseUnavailable."""
         with translated():
             pool = await self._open()
-            async with pool.acquire(timeout=COMMAND_SECONDS) as connection:
+            connection = await self._take(pool)
+            try:
                 yield connection
+            except BaseException:
+                # Whatever state it is in, the pool knows how to clean it, or to close it.
+                await pool.release(connection)
+                raise
+            if self._waiting or connection.is_closed() or self._pool is not pool:
+                await pool.release(connection)
+            else:
+                self._spare.append((connection, time.monotonic()))
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Conn]:
         """A connection inside a transaction that commits when the block ends. Raises DatabaseUnavailable."""
-        with translated():
-            pool = await self._open()
-            async with pool.acquire(timeout=COMMAND_SECONDS) as connection, connection.transaction():
-                yield connection
+        async with self.connection() as connection:
+            with translated():
+                async with connection.transaction():
+                    yield connection
+
+    async def _take(self, pool: asyncpg.Pool) -> PoolConnectionProxy:
+        while self._spare:
+            connection, since = self._spare.pop()
+            if not connection.is_closed() and time.monotonic() - since < _IDLE_SECONDS:
+                return connection
+            connection.terminate()
+            await pool.release(connection)
+        self._waiting += 1
+        try:
+            return await pool.acquire(timeout=COMMAND_SECONDS)
+        finally:
+            self._waiting -= 1
 
     async def run(self, work: Callable[[Conn], Awaitable[T]]) -> T:
         """Run a single-statement ``work``, again after a deadlock or a serialisation failure."""
@@ -138,7 +168,7 @@ class Database:
         """A connection inside a READ COMMITTED transaction that is rolled back unless ``commit`` was called."""
         with translated():
             pool = await self._open()
-            connection = await pool.acquire(timeout=COMMAND_SECONDS)
+            connection = await self._take(pool)
         try:
             with translated():
                 await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
@@ -165,7 +195,7 @@ class Database:
                     max_size=self._most,
                     timeout=5,
                     command_timeout=COMMAND_SECONDS,
-                    max_inactive_connection_lifetime=60,
+                    max_inactive_connection_lifetime=_IDLE_SECONDS,
                     reset=self._reset,
                     server_settings={
                         "application_name": f"mainspring-{self._name}",

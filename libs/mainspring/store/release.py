@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from mainspring.domain.admission import credit
 from mainspring.domain.job import MOST_REFS, JobRef
 from mainspring.store import fleet
 from mainspring.store.pool import Conn
@@ -54,12 +53,12 @@ class Bounds:
         """The lower bound of each priority."""
         return self._reached.get(queue, [ALWAYS] * PRIORITIES)
 
-    def advance(self, queue: str, reached: Sequence[datetime | None]) -> None:
-        """Remember how far a release got in each priority."""
-        self._reached[queue] = [
-            max(bound, instant - self.margin) if instant is not None else bound
-            for bound, instant in zip(self.of(queue), reached, strict=True)
-        ]
+    def advance(self, queue: str, reached: Mapping[int, datetime]) -> None:
+        """Remember how far a release got, by priority."""
+        bounds = list(self.of(queue))
+        for priority, instant in reached.items():
+            bounds[priority] = max(bounds[priority], instant - self.margin)
+        self._reached[queue] = bounds
 
     def flat(self) -> tuple[list[str], list[datetime]]:
         """The queues that have bounds, and PRIORITIES bounds for each of them in a row."""
@@ -84,34 +83,29 @@ async def next_due(connection: Conn, bounds: Bounds) -> dict[str, timedelta]:
 
 
 async def release(
-    connection: Conn, queue: str, bounds: Bounds, *, most: int = 1000, refs_in_batch: int = MOST_REFS
+    connection: Conn,
+    queue: str,
+    bounds: Bounds,
+    *,
+    most: int = 1000,
+    refs_in_batch: int = MOST_REFS,
+    published: Sequence[int] = (),
 ) -> Released:
     """Release up to ``most`` due jobs of ``queue``, as far as its credit goes, in batches of ``refs_in_batch``.
 
-    Call it in a transaction of its own, and publish after its commit.
+    One statement, in a transaction of its own: publish after its commit. It also forgets ``published`` batches.
     """
-    row = await connection.fetchrow(_SQL["lock_queue"], queue)
-    if row is None:
+    rows = await connection.fetch(_SQL["release"], queue, most, bounds.of(queue), refs_in_batch, published)
+    if not rows:
         return Released(is_locked_elsewhere=True)
-    usage = await connection.fetchrow(_SQL["usage"], queue)
-    assert usage is not None  # noqa: S101  an aggregate returns one row
-    in_broker = usage["enqueued"] + usage["admitted"]
-    free = credit(
-        row["release_window"],
-        in_broker,
-        usage["enqueued"],
-        usage["most"],
-        usage["admitted"] + usage["running"],
+    batches = tuple(
+        OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"])))
+        for row in rows
+        if row["id"] is not None
     )
-    if not free:
-        return Released()
-    # A blocked job keeps an old due time: a queue with a limit is scanned from the start.
-    starts = bounds.of(queue) if usage["most"] is None else [ALWAYS] * PRIORITIES
-    rows = await connection.fetch(_SQL["release"], queue, min(free, most), starts, refs_in_batch)
-    batches = tuple(OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows)
-    if rows:
-        bounds.advance(queue, rows[0]["reached"])
-    return Released(batches, sum(len(batch.refs) for batch in batches), free)
+    if batches:
+        bounds.advance(queue, dict(zip(rows[0]["priorities"], rows[0]["reached"], strict=True)))
+    return Released(batches, sum(len(batch.refs) for batch in batches), rows[0]["credit"])
 
 
 async def delete_outbox(connection: Conn, ids: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""LISTEN on a connection of its own. A wake-up carries no data, and the system works without it, a little later."""
+"""LISTEN on a connection of its own. A wake-up carries a hint at most: the system works without it, a little later."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mainspring.domain.retry import reconnect_delay
 from mainspring.store.pool import connect, translated
 
 
-async def listen(url: str, name: str, channel: str, wake: Callable[[], None]) -> None:
-    """Call ``wake`` at each notification, and after each reconnect, until cancelled."""
+async def listen(url: str, name: str, channel: str, wake: Callable[[str], None]) -> None:
+    """Call ``wake`` with each notification's text, and with "" after each reconnect, until cancelled."""
     failures = 0
     while True:
         try:
@@ -21,9 +21,9 @@ async def listen(url: str, name: str, channel: str, wake: Callable[[], None]) ->
             connection.add_termination_listener(lambda _, closed=closed: closed.set())
             try:
                 with translated():
-                    await connection.add_listener(channel, lambda *_: wake())
+                    await connection.add_listener(channel, lambda *notification: wake(notification[3]))
                 failures = 0
-                wake()
+                wake("")
                 await closed.wait()
             finally:
                 await connection.close(timeout=1)

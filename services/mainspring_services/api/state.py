@@ -25,7 +25,7 @@ class ApiState:
     health: Health
 
 
-def _state(request: Request) -> ApiState:
+async def _state(request: Request) -> ApiState:
     return cast(ApiState, request.app.state.parts)
 
 

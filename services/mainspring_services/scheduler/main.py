@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import cast
 
 from mainspring.broker.publisher import Publisher
+from mainspring.domain.errors import Unavailable
 from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
 from mainspring.runtime.leader import RENEW_SECONDS, Leadership
 from mainspring.runtime.loop import Loop, Pass
@@ -39,27 +41,29 @@ async def serve(service: Service) -> None:
     topology = QueueTopology(settings.amqp_url)
     async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
         leadership = Leadership(database, "leader")
-        release = _loops(service, settings, database, publisher, topology, leadership)
-        service.guard("listen", listen(settings.direct_url, NAME, DUE_CHANNEL, release.wake.set))
+        bounds = Bounds()
+        releases = ReleaseDue(database, publisher, topology, bounds, settings.release_size)
+        service.start_loops(_loops(settings, database, publisher, topology, leadership, releases, bounds))
+        service.guard("listen", listen(settings.direct_url, NAME, DUE_CHANNEL, releases.wake_up))
         await service.wait_for_stop()
         await service.stop_tasks()
+        with contextlib.suppress(Unavailable):
+            await releases.forget_published()
         await leadership.give_up()
         await publisher.close()
         await topology.close()
 
 
 def _loops(
-    service: Service,
     settings: SchedulerSettings,
     database: Database,
     publisher: Publisher,
     topology: QueueTopology,
     leadership: Leadership,
-) -> Loop:
-    bounds = Bounds()
-    releases = ReleaseDue(database, publisher, topology, bounds, settings.release_size)
-    release = Loop("release_due", releases.run_once, settings.release_interval)
-    fires = FireDue(database, release.wake.set)
+    releases: ReleaseDue,
+    bounds: Bounds,
+) -> list[Loop]:
+    fires = FireDue(database, releases.wake_up)
     republish = RepublishOutbox(database, releases, topology)
     reclaim = ReclaimExpired(database, publisher, settings.beat)
     epoch = ReconcileEpoch(database, topology, bounds)
@@ -69,22 +73,19 @@ def _loops(
         bounds.forget()
         return Pass()
 
-    service.start_loops(
-        [
-            release,
-            Loop("declare_queues", DeclareQueues(database, topology).run_once, 0.5),
-            Loop("fire_due", fires.run_once, settings.fire_interval),
-            Loop("republish_outbox", republish.run_once, 1.0),
-            Loop("reclaim_expired", reclaim.run_once, settings.reclaim_interval),
-            Loop("reconcile_epoch", epoch.run_once, settings.probe_interval),
-            Loop("reconcile_messages", messages.run_once, 1.0),
-            Loop("sweep", sweep, SWEEP_SECONDS),
-            Loop("leadership", leadership.renew, RENEW_SECONDS),
-            Loop("lead", Lead(leadership).run_once, 30.0),
-            Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
-        ]
-    )
-    return release
+    return [
+        Loop("release_due", releases.run_once, settings.release_interval, releases.wake),
+        Loop("declare_queues", DeclareQueues(database, topology).run_once, 0.5),
+        Loop("fire_due", fires.run_once, settings.fire_interval),
+        Loop("republish_outbox", republish.run_once, 1.0),
+        Loop("reclaim_expired", reclaim.run_once, settings.reclaim_interval),
+        Loop("reconcile_epoch", epoch.run_once, settings.probe_interval),
+        Loop("reconcile_messages", messages.run_once, 1.0),
+        Loop("sweep", sweep, SWEEP_SECONDS),
+        Loop("leadership", leadership.renew, RENEW_SECONDS),
+        Loop("lead", Lead(leadership).run_once, 30.0),
+        Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+    ]
 
 
 def main() -> int:

@@ -1,13 +1,15 @@
 """Due jobs → outbox → the durable exchange, queue by queue, as far as each queue's credit goes.
 
 The short transaction commits before anything is published, so no message can arrive before its row; no
-transaction or lock waits for the broker. The outbox rows are deleted after the confirms, many at once; what a
-crash leaves there is published again by any scheduler.
+transaction or lock waits for the broker. The outbox rows are deleted after the confirms, by the next release; what
+a crash leaves there is published again by any scheduler.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,11 +17,9 @@ from datetime import timedelta
 from mainspring.broker.connection import Unroutable
 from mainspring.broker.messages import JobBatch
 from mainspring.broker.publisher import Publisher
-from mainspring.domain.errors import Unavailable
-from mainspring.runtime.batcher import Batcher
 from mainspring.runtime.loop import Pass
 from mainspring.store import release
-from mainspring.store.pool import Conn, Database
+from mainspring.store.pool import Database
 from mainspring.store.release import Bounds, OutboxBatch, Released
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
@@ -33,6 +33,8 @@ SHORTEST_WAIT = 0.005
 LONGEST_WAIT = 0.25
 #: What a queue waits whose credit has just been used up; a tenth of the time that its window lasts at 10,000 jobs/s.
 REFILL_WAIT = 0.02
+#: A queue whose due jobs are all released is looked at again after so long: what comes sooner wakes the loop.
+LOOK_WAIT = 0.02
 
 
 @dataclass(slots=True)
@@ -64,32 +66,55 @@ class ReleaseDue:
         self._bounds = bounds
         self._size = release_size
         self._pace = Pace()
-        self._likely: str | None = None
-        self._published: Batcher[int, None] = Batcher("outbox", self._delete_outbox, most=1000)
+        self.wake = asyncio.Event()
+        self._named: set[str] = set()
+        self._has_looked = True
+        self._next_due_at = 0.0
+        self._published: list[int] = []
+
+    def wake_up(self, queue: str = "") -> None:
+        """Have the next pass begin now; with a ``queue``, it looks there first."""
+        if queue:
+            self._named.add(queue)
+        self.wake.set()
 
     async def run_once(self) -> Pass:
         """Release once in each queue that has something due; wait for what is due next.
 
-        A wake-up is most often for the queue that had work last: every other pass looks there before anywhere.
+        Queues that a wake-up named are released without looking for others; every other pass looks everywhere.
         """
-        likely, self._likely = self._likely, None
-        if likely is not None and (released := await self._release(likely)).count:
-            return Pass(done=released.count, wait=self._wait_for(likely, released))
+        named, self._named = self._named, set()
+        self._has_looked = not (named and self._has_looked)
+        if self._has_looked:
+            named = await self._look()
+        results = [(queue, await self._release(queue)) for queue in named]
+        if not results:
+            await self.forget_published()
+        waits = [self._wait_for(queue, released) for queue, released in results]
+        until_due = max(self._next_due_at - time.monotonic(), 0.0)
+        return Pass(done=sum(released.count for _, released in results), wait=min([*waits, until_due]))
+
+    async def forget_published(self) -> None:
+        """Delete the outbox rows of what has been published. Raises DatabaseUnavailable, and keeps them."""
+        if self._published:
+            published = tuple(self._published)
+            await self._database.run(lambda connection: release.delete_outbox(connection, published))
+            del self._published[: len(published)]
+
+    async def _look(self) -> set[str]:
+        """The queues that have something due now; notes when the next job is due."""
         due_in = await self._database.run(lambda connection: release.next_due(connection, self._bounds))
-        now_due = [queue for queue, wait in due_in.items() if wait <= timedelta(0)]
-        results = [(queue, await self._release(queue)) for queue in now_due]
-        self._likely = next((queue for queue, released in results if released.count), likely)
         later = [wait.total_seconds() for wait in due_in.values() if wait > timedelta(0)]
-        waits = later + [self._wait_for(queue, released) for queue, released in results]
-        return Pass(done=sum(released.count for _, released in results), wait=min(waits, default=None))
+        self._next_due_at = time.monotonic() + min(later, default=math.inf)
+        return {queue for queue, wait in due_in.items() if wait <= timedelta(0)}
 
     async def _release(self, queue: str) -> Released:
         await self._topology.declare_queue(queue)
-
-        async def work(connection: Conn) -> Released:
-            return await release.release(connection, queue, self._bounds, most=self._size)
-
-        released = await self._database.run_in_transaction(work)
+        published = tuple(self._published)
+        released = await self._database.run(
+            lambda connection: release.release(connection, queue, self._bounds, most=self._size, published=published)
+        )
+        del self._published[: len(published)]
         metrics.RELEASED.labels(queue).inc(released.count)
         await self.publish(released.batches)
         return released
@@ -97,11 +122,16 @@ class ReleaseDue:
     def _wait_for(self, queue: str, released: Released) -> float:
         if released.count:
             self._pace.moved(queue)
-            # Credit comes back a little at a time: what has come together by then is worth a statement.
-            return REFILL_WAIT if released.count >= released.credit else 0.0
-        if not released.credit and not released.is_locked_elsewhere:
-            return self._pace.stuck(queue)
-        return LONGEST_WAIT
+            if released.count >= released.credit:
+                # Credit comes back a little at a time: what has come together by then is worth a statement.
+                return REFILL_WAIT
+            if released.count >= self._size:
+                self._named.add(queue)
+                return 0.0
+            return LOOK_WAIT
+        if released.credit or released.is_locked_elsewhere:
+            return LONGEST_WAIT
+        return self._pace.stuck(queue)
 
     async def publish(self, batches: Sequence[OutboxBatch]) -> None:
         """Publish committed batches side by side. Raises the first Unavailable after all have been tried."""
@@ -117,14 +147,4 @@ class ReleaseDue:
             log.error("returned as unroutable: the queue backs off", queue=batch.queue, jobs=len(batch.refs))
             self._topology.forget(batch.queue)
             await self._database.run(lambda connection: release.put_back(connection, batch, BACKOFF))
-        self._published.enqueue(batch.id).add_done_callback(_forget)
-
-    async def _delete_outbox(self, ids: Sequence[int]) -> Sequence[None]:
-        await self._database.run(lambda connection: release.delete_outbox(connection, ids))
-        return [None] * len(ids)
-
-
-def _forget(deleting: asyncio.Future[None]) -> None:
-    """A row that couldn't be deleted is published again: harmless."""
-    if not deleting.cancelled() and isinstance(deleting.exception(), Unavailable):
-        log.warning("outbox row kept", error=str(deleting.exception()))
+        self._published.append(batch.id)

@@ -9,6 +9,9 @@ from mainspring.broker.consumer import Consumer
 from mainspring.worker.intake import Intake
 from mainspring.worker.slots import Slots
 
+#: How long slots stay free, while messages of jobs that run are all that the broker lets be in hand, in seconds.
+PATIENCE = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimJobs:
@@ -30,7 +33,16 @@ class ClaimJobs:
             if self.intake.held:
                 await self._wait_for_slot()
             else:
+                await self._wait_for_message()
+
+    async def _wait_for_message(self) -> None:
+        is_starved = self.slots.free > 0 and self.consumer.is_exhausted
+        try:
+            async with asyncio.timeout(PATIENCE if is_starved else None):
                 await self.intake.wake.wait()
+        except TimeoutError:
+            self.consumer.take_more()
+            await self.intake.wake.wait()
 
     async def _wait_for_slot(self) -> None:
         try:

@@ -32,8 +32,8 @@ details AS (
         asked.nominal_at, asked.traceparent
     FROM asked CROSS JOIN clock
 ),
--- A lone submit wakes the scheduler with its own commit; many share one wake-up afterwards.
-woken AS MATERIALIZED (SELECT pg_notify($17::text, '') WHERE $17::text IS NOT NULL)
+-- A lone submit wakes the scheduler with its own commit, and names its queue; many share one wake-up afterwards.
+woken AS MATERIALIZED (SELECT pg_notify($17::text, asked.queue) FROM asked WHERE $17::text IS NOT NULL)
 INSERT INTO mainspring.live_jobs (
     id, queue, task, state, priority, due_at, expires_at, max_attempts, timeout_seconds, idempotency_key, schedule
 )

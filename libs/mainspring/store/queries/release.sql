@@ -17,43 +17,28 @@ GROUP BY queues.name
 UNION ALL
 SELECT DISTINCT queue_first_uses.name, NULL::timestamptz, clock_timestamp() FROM mainspring.queue_first_uses
 
--- name: lock_queue
--- Whoever holds the row counts the credit; another scheduler goes on to the next queue.
-SELECT name, release_window FROM mainspring.queues
-WHERE name = $1 AND NOT paused AND backs_off_until <= clock_timestamp()
-FOR UPDATE SKIP LOCKED
-
--- name: usage
--- What the queue has in the broker, and how many slots of its limit are held. A statement after the lock's,
--- so that its snapshot holds what the row's previous owner committed.
-SELECT
-    count(*) FILTER (WHERE live_jobs.state = 'enqueued') AS enqueued,
-    count(*) FILTER (WHERE live_jobs.state = 'admitted') AS admitted,
-    (
-        SELECT count(*) FROM mainspring.live_jobs WHERE live_jobs.queue = $1 AND live_jobs.state = 'running'
-        AND EXISTS (SELECT FROM mainspring.limits WHERE limits.queue = $1)
-    ) AS running,
-    (SELECT limits.most FROM mainspring.limits WHERE limits.queue = $1 AND limits.kind = 'concurrency') AS most
-FROM mainspring.live_jobs
-WHERE live_jobs.queue = $1 AND live_jobs.state IN ('enqueued', 'admitted')
-
 -- name: release
--- By priority, then due time. The picks are materialised: a plan that joins must not change their number.
+-- By priority, then due time, as far as the queue's credit goes. The picks are materialised: a plan that joins must
+-- not change their number. A blocked job keeps an old due time, so a queue with a limit is scanned from the start.
 -- The scalar sub-select makes the clock a constant that the index can use.
-WITH due AS MATERIALIZED (
+WITH forgotten AS (DELETE FROM mainspring.outbox WHERE id = ANY ($5::bigint[])),
+queue AS MATERIALIZED (SELECT credit, is_limited FROM mainspring.lock_queue_credit($1)),
+due AS MATERIALIZED (
     SELECT picked.id
     FROM generate_series(0, 9) AS level (priority)
     CROSS JOIN LATERAL (
         SELECT live_jobs.id FROM mainspring.live_jobs
         WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
             AND live_jobs.priority = level.priority
-            AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
+            AND live_jobs.due_at >= CASE
+                WHEN (SELECT queue.is_limited FROM queue) THEN '-infinity' ELSE ($3::timestamptz[])[level.priority + 1]
+            END
             AND live_jobs.due_at <= (SELECT clock_timestamp())
         ORDER BY live_jobs.due_at, live_jobs.id
-        LIMIT $2
+        LIMIT coalesce((SELECT least(queue.credit, $2) FROM queue), 0)
         FOR UPDATE SKIP LOCKED
     ) AS picked
-    LIMIT $2
+    LIMIT coalesce((SELECT least(queue.credit, $2) FROM queue), 0)
 ),
 released AS (
     UPDATE mainspring.live_jobs
@@ -63,18 +48,23 @@ released AS (
 ),
 placed AS MATERIALIZED (
     SELECT id, fence, priority, due_at, row_number() OVER (ORDER BY priority, due_at, id) AS place FROM released
+),
+batches AS (
+    INSERT INTO mainspring.outbox (queue, ids, tickets)
+    SELECT $1, array_agg(placed.id ORDER BY placed.place), array_agg(placed.fence ORDER BY placed.place)
+    FROM placed
+    GROUP BY (placed.place - 1) / $4
+    ORDER BY (placed.place - 1) / $4
+    RETURNING id, ids, tickets
 )
-INSERT INTO mainspring.outbox (queue, ids, tickets)
-SELECT $1, array_agg(placed.id ORDER BY placed.place), array_agg(placed.fence ORDER BY placed.place)
-FROM placed
-GROUP BY (placed.place - 1) / $4
-RETURNING
-    id, ids, tickets,
-    (SELECT array_agg(reached.due_at ORDER BY reached.priority) FROM (
-        SELECT level.priority, max(placed.due_at) AS due_at
-        FROM generate_series(0, 9) AS level (priority) LEFT JOIN placed ON placed.priority = level.priority
-        GROUP BY level.priority
-    ) AS reached) AS reached
+SELECT queue.credit, batches.id, batches.ids, batches.tickets, last.priorities, last.reached
+FROM queue
+LEFT JOIN batches ON true
+CROSS JOIN (
+    SELECT array_agg(level.priority) AS priorities, array_agg(level.due_at) AS reached
+    FROM (SELECT placed.priority, max(placed.due_at) AS due_at FROM placed GROUP BY placed.priority) AS level
+) AS last
+ORDER BY batches.id
 
 -- name: delete_outbox
 DELETE FROM mainspring.outbox WHERE id = ANY ($1::bigint[])
