@@ -19,6 +19,7 @@ CATCHES_EVERYTHING = {
     "libs/mainspring/runtime/loop.py": (1, "a failed pass ends here, logged, and the next one follows"),
     "libs/mainspring/worker/executor.py": (2, "whatever a handler raises becomes an outcome"),
     "libs/mainspring/runtime/batcher.py": (1, "handed on to the callers, whose errors these are"),
+    "libs/mainspring/store/pool.py": (1, "raised again, once the pool has the connection back"),
     "libs/mainspring/worker/faults.py": (2, "an exception's own methods may raise anything while it is described"),
 }
 NESTS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)

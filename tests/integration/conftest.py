@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mainspring.devstack import Stack
 from mainspring.devstack.fleet import Fleet
 
+from .api import Api, start_api
 from .system import System
 
 
@@ -18,3 +20,12 @@ def system(stack: Stack, fleet: Fleet, database_url: str) -> Iterator[System]:
     one = System(stack, fleet, database_url)
     yield one
     one.http.close()
+
+
+@pytest.fixture(scope="module")
+def api(stack: Stack, template_database: str) -> Iterator[Api]:
+    """An api process on a database of its own, for all tests of a module."""
+    name = f"api_{secrets.token_hex(6)}"
+    with start_api(stack, stack.postgres.create_database(name, template_database), body_seconds=2) as one:
+        yield one
+    stack.postgres.drop_database(name)

@@ -14,7 +14,8 @@ import pytest
 
 from mainspring.broker import topology
 from mainspring.broker.connection import Unroutable, connect, declare, declare_plain, missing_queues
-from mainspring.broker.consumer import Consumer, Delivery
+from mainspring.broker.consumer import Consumer
+from mainspring.broker.delivery import Delivery
 from mainspring.broker.messages import JobBatch
 from mainspring.broker.publisher import Publisher
 from mainspring.broker.topology import Queue

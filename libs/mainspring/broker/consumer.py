@@ -1,8 +1,6 @@
-"""Consuming, on a connection of its own; and the one place where messages are acknowledged.
+"""Consuming, on a connection of its own.
 
-A ``Delivery`` counts its jobs down: whoever makes a job's part of the message redundant (a committed row, or
-a confirmed message with the same ticket) says so, and the last one acknowledges. A message that can't be
-read is refused, and the queue's dead-letter exchange brings it to the dlq-handler.
+A message that can't be read is refused, and the queue's dead-letter exchange brings it to the dlq-handler.
 """
 
 from __future__ import annotations
@@ -10,113 +8,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from aio_pika.abc import AbstractChannel
 from aiormq.abc import DeliveredMessage
 
 from mainspring.broker.connection import Link, connect, translated
-from mainspring.broker.messages import JobBatch, decode
+from mainspring.broker.delivery import Delivery, RawDelivery, finish_answers, refuse, tag_of
+from mainspring.broker.messages import decode
 from mainspring.domain.errors import BrokerUnavailable, MainspringError, UnreadableMessage
-from mainspring.domain.job import JobRef
 from mainspring.domain.retry import reconnect_delay
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 RETRY_SECONDS = 0.5
-#: Acknowledgements that are being sent: a consumer waits for them before it closes its connection.
-_under_way: set[asyncio.Task[None]] = set()
 OnMessage = Callable[["Subscription", DeliveredMessage], Coroutine[Any, Any, None]]
-
-
-class Delivery:
-    """A message in hand, with the jobs in it that are not yet redundant."""
-
-    def __init__(
-        self, message: DeliveredMessage, batch: JobBatch, answered: Callable[[DeliveredMessage], None]
-    ) -> None:
-        self._message = message
-        self._answered = answered
-        self._left = set(batch.refs)
-        self.batch = batch
-
-    @property
-    def body(self) -> bytes:
-        """The message's body as it came."""
-        return self._message.body
-
-    @property
-    def left(self) -> frozenset[JobRef]:
-        """The references that still rest on this message."""
-        return frozenset(self._left)
-
-    def settle(self, refs: Iterable[JobRef]) -> None:
-        """Say that ``refs`` no longer need this message; the last ones acknowledge it.
-
-        Call it only after the commit, or the confirm, that makes them redundant.
-        """
-        had_some = bool(self._left)
-        self._left.difference_update(refs)
-        if had_some and not self._left:
-            self._answered(self._message)
-            acknowledging = asyncio.create_task(_answer(_ack(self._message)))
-            _under_way.add(acknowledging)
-            acknowledging.add_done_callback(_under_way.discard)
-
-    async def give_back(self) -> None:
-        """Return the whole message to its queue, at once."""
-        if self._left:
-            self._left.clear()
-            self._answered(self._message)
-            await _answer(_return(self._message))
-
-
-class RawDelivery:
-    """A message of the dead queue, body and headers as they are: it may be unreadable on purpose."""
-
-    def __init__(self, message: DeliveredMessage) -> None:
-        self._message = message
-        self.body = message.body
-        properties = message.header.properties
-        self.content_type = properties.content_type
-        #: The queue that set it aside; None for a message that was published here.
-        self.came_from = _first_queue((properties.headers or {}).get("x-death"))
-
-    async def acknowledge(self) -> None:
-        """Acknowledge, after what it says is recorded."""
-        await _answer(_ack(self._message))
-
-    async def give_back(self) -> None:
-        """Return it to its queue."""
-        await _answer(_return(self._message))
-
-
-def _first_queue(deaths: object) -> str | None:
-    match deaths:
-        case [{"queue": str(name)}, *_]:
-            return name
-    return None
-
-
-def _tag_of(message: DeliveredMessage) -> int:
-    assert message.delivery_tag is not None  # noqa: S101  every message that was delivered has one
-    return message.delivery_tag
-
-
-def _ack(message: DeliveredMessage) -> Awaitable[None]:
-    return message.channel.basic_ack(_tag_of(message))
-
-
-def _return(message: DeliveredMessage) -> Awaitable[None]:
-    return message.channel.basic_nack(_tag_of(message), requeue=True)
-
-
-async def _answer(answer: Awaitable[None]) -> None:
-    """An answer that can't be sent is no loss: the broker returns the message, and its tickets are stale."""
-    with contextlib.suppress(BrokerUnavailable), translated("answer"):
-        await answer
 
 
 class Subscription:
@@ -143,7 +51,7 @@ class Subscription:
 
     def answered(self, message: DeliveredMessage) -> None:
         """A message is answered: the broker may send another one."""
-        self._in_hand.discard(_tag_of(message))
+        self._in_hand.discard(tag_of(message))
 
     async def start(self, receive: OnMessage, name: str) -> None:
         """Begin to consume, unless it does already."""
@@ -151,7 +59,7 @@ class Subscription:
             return
 
         async def on_message(message: DeliveredMessage) -> None:
-            self._in_hand.add(_tag_of(message))
+            self._in_hand.add(tag_of(message))
             await receive(self, message)
 
         self._in_hand.clear()
@@ -250,8 +158,7 @@ class Consumer:
                 try:
                     await self._serve(link)
                 finally:
-                    if _under_way:
-                        await asyncio.wait(_under_way, timeout=1)
+                    await finish_answers(1)
                     await link.close()
             except BrokerUnavailable as error:
                 failures += 1
@@ -316,7 +223,7 @@ class Consumer:
         except UnreadableMessage as error:
             metrics.REJECTED.labels(error.reason).inc()
             log.warning("unreadable message refused", consumer=self._name, reason=error.reason)
-            await _answer(message.channel.basic_reject(_tag_of(message), requeue=False))
+            await refuse(message)
             return
         if self._receive is not None:
             self._receive(Delivery(message, batch, source.answered))

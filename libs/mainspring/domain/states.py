@@ -49,6 +49,7 @@ class Event(StrEnum):
     CANCEL = "cancel"
     STOP = "stop"
     REDRIVE = "redrive"
+    DISCARD = "discard"
 
 
 class Reason(StrEnum):
@@ -117,6 +118,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     _row(Event.CANCEL, WAITING, State.CANCELLED, "a person asked"),
     _row(Event.STOP, State.RUNNING, State.CANCELLED, "a cancel was requested, and the handler stopped"),
     _row(Event.REDRIVE, REDRIVABLE, State.SCHEDULED, "a person asked"),
+    _row(Event.DISCARD, State.DEAD, State.DEAD, "a person asked; it is no dead letter any more"),
 )
 
 

@@ -63,10 +63,49 @@ async def reschedule_set_aside(connection: Conn, refs: Sequence[JobRef]) -> int:
     return len(await connection.fetch(_SQL["reschedule_set_aside"], ids, tickets))
 
 
-async def list_newest(connection: Conn, before: tuple[datetime, UUID] | None, most: int) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """What a dead letter must have; None asks for nothing."""
+
+    queue: str | None = None
+    task: str | None = None
+    reason: str | None = None
+    fingerprint: str | None = None
+
+
+async def list_newest(
+    connection: Conn, before: tuple[datetime, UUID] | None, most: int, wanted: DeadLetterFilter | None = None
+) -> list[Any]:
     """A page of dead letters, the newest first."""
     instant, letter_id = before or (None, None)
-    return list(await connection.fetch(_SQL["list_newest"], instant, letter_id, most))
+    asked = wanted or DeadLetterFilter()
+    rows = await connection.fetch(
+        _SQL["list_newest"], instant, letter_id, most, asked.queue, asked.task, asked.reason, asked.fingerprint
+    )
+    return list(rows)
+
+
+async def groups(connection: Conn, queue: str | None, task: str | None, most: int) -> list[Any]:
+    """Dead letters that died alike, as groups, the largest first."""
+    return list(await connection.fetch(_SQL["groups"], queue, task, most))
+
+
+async def jobs_among(connection: Conn, wanted: DeadLetterFilter, most: int) -> list[UUID]:
+    """Dead jobs that pass the filter, those that died first first, locked until the transaction ends."""
+    rows = await connection.fetch(
+        _SQL["jobs_among"], wanted.queue, wanted.task, wanted.reason, wanted.fingerprint, most
+    )
+    return [row["job_id"] for row in rows]
+
+
+async def exists(connection: Conn, letter_id: UUID) -> bool:
+    """Whether there is a dead letter of this id."""
+    return bool(await connection.fetchval(_SQL["exists"], letter_id))
+
+
+async def discard(connection: Conn, letter_id: UUID, author: str, why: str | None) -> bool:
+    """Decide that nothing is to be done about a dead letter; False when there is none of this id."""
+    return bool(await connection.fetchrow(_SQL["discard"], letter_id, author, why))
 
 
 def _letter(row: Any) -> DeadLetter:

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import asyncpg
+
 from mainspring.domain.errors import InvalidInput
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
@@ -127,7 +129,11 @@ async def workers(connection: Conn) -> list[Any]:
 
 async def take_leadership(connection: Conn, duty: str, holder: UUID, ttl: timedelta) -> int | None:
     """Take or renew the lease of a duty; its term, or None while somebody else holds it."""
-    term: int | None = await connection.fetchval(_SQL["take_leadership"], duty, holder, ttl)
+    try:
+        term: int | None = await connection.fetchval(_SQL["take_leadership"], duty, holder, ttl)
+    except asyncpg.UniqueViolationError:
+        # Two processes take a duty that nobody ever had: the other one was first.
+        return None
     return term
 
 

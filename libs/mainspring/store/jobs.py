@@ -158,10 +158,14 @@ async def cancel(connection: Conn, job_id: UUID, author: str) -> State | None:
 
 async def redrive(connection: Conn, job_id: UUID, author: str) -> bool:
     """Put a dead or cancelled job back to work with a fresh budget; False when it is neither."""
-    for query in ("redrive_dead", "redrive_cancelled"):
-        if await connection.fetchrow(_SQL[query], job_id, author):
-            return True
-    return False
+    if await redrive_dead(connection, [job_id], author):
+        return True
+    return bool(await connection.fetchrow(_SQL["redrive_cancelled"], job_id, author))
+
+
+async def redrive_dead(connection: Conn, job_ids: Sequence[UUID], author: str) -> int:
+    """Put those of the jobs that are dead back to work with a fresh budget; returns how many were."""
+    return len(await connection.fetch(_SQL["redrive_dead"], list(job_ids), author))
 
 
 async def hasten_retry(connection: Conn, job_id: UUID, author: str) -> bool:

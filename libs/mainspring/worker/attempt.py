@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainspring.broker.consumer import Delivery
+from mainspring.broker.delivery import Delivery
 from mainspring.domain.job import JobRef
 from mainspring.domain.settlement import Ending, Standing
 from mainspring.store.claims import ClaimedJob

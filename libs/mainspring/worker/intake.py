@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from mainspring.broker.consumer import Delivery
+from mainspring.broker.delivery import Delivery
 from mainspring.broker.messages import JobBatch, split
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import BrokerUnavailable, DatabaseUnavailable

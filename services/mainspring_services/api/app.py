@@ -9,8 +9,8 @@ from fastapi.responses import JSONResponse
 
 from mainspring.domain.zones import zone_data_version
 from mainspring.telemetry import metrics
-from mainspring_services.api import problems
-from mainspring_services.api.routes import fleet, jobs, queues, schedules
+from mainspring_services.api import openapi, problems
+from mainspring_services.api.routes import dead_letters, fleet, jobs, queues, schedules
 from mainspring_services.api.settings import ApiSettings
 from mainspring_services.api.state import ApiState
 
@@ -21,7 +21,8 @@ def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     app.state.parts = parts
     app.state.settings = settings
     problems.install(app)
-    for module in (jobs, schedules, queues, fleet):
+    openapi.install(app)
+    for module in (jobs, schedules, queues, dead_letters, fleet):
         app.include_router(module.router)
 
     @app.get("/livez", include_in_schema=False)

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from mainspring.broker import topology
 from mainspring.broker.connection import Unroutable, connect, declare
-from mainspring.broker.consumer import Delivery
+from mainspring.broker.delivery import Delivery
 from mainspring.broker.messages import split
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Unavailable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mainspring.broker.consumer import RawDelivery
+from mainspring.broker.delivery import RawDelivery
 from mainspring.broker.messages import JobBatch, decode
 from mainspring.domain.errors import Unavailable, UnreadableMessage
 from mainspring.store import dead_letters

@@ -48,5 +48,53 @@ SELECT id FROM moved
 SELECT id, kind, job_id, queue, task, reason, outcome, error, fingerprint, died_at, alerted_at
 FROM mainspring.dead_letters
 WHERE ($1::timestamptz IS NULL OR (died_at, id) < ($1, $2::uuid))
+    AND ($4::text IS NULL OR queue = $4)
+    AND ($5::text IS NULL OR task = $5)
+    AND ($6::text IS NULL OR reason = $6)
+    AND ($7::text IS NULL OR fingerprint = $7)
 ORDER BY died_at DESC, id DESC
 LIMIT $3
+
+-- name: groups
+-- Those that died alike: what a person decides upon at once.
+SELECT
+    fingerprint, kind, queue, task, reason, count(*) AS letters, min(died_at) AS first_died_at,
+    max(died_at) AS last_died_at, (array_agg(error ORDER BY died_at DESC))[1] AS error
+FROM mainspring.dead_letters
+WHERE ($1::text IS NULL OR queue = $1) AND ($2::text IS NULL OR task = $2)
+GROUP BY fingerprint, kind, queue, task, reason
+ORDER BY letters DESC, fingerprint
+LIMIT $3
+
+-- name: jobs_among
+-- Dead jobs that pass the filters, those that died first first; locked rows are somebody else's redrive.
+SELECT job_id FROM mainspring.dead_letters
+WHERE kind = 'job'
+    AND ($1::text IS NULL OR queue = $1)
+    AND ($2::text IS NULL OR task = $2)
+    AND ($3::text IS NULL OR reason = $3)
+    AND ($4::text IS NULL OR fingerprint = $4)
+ORDER BY died_at, id
+LIMIT $5
+FOR UPDATE SKIP LOCKED
+
+-- name: discard
+-- A job stays dead, for another reason; a message is gone. Both are in the history.
+WITH letter AS (
+    DELETE FROM mainspring.dead_letters WHERE id = $1 RETURNING id, kind, job_id, reason
+),
+discarded AS (
+    UPDATE mainspring.live_jobs SET reason = 'discarded', fence = fence + 1
+    WHERE id = ANY (ARRAY(SELECT letter.job_id FROM letter)) AND state = 'dead'
+    RETURNING id, fence
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, author, details)
+    SELECT letter.job_id, 'discard', discarded.fence, $2,
+        jsonb_build_object('letter', letter.id, 'reason', letter.reason, 'why', $3::text)
+    FROM letter LEFT JOIN discarded ON discarded.id = letter.job_id
+)
+SELECT id FROM letter
+
+-- name: exists
+SELECT EXISTS (SELECT FROM mainspring.dead_letters WHERE id = $1)

@@ -109,7 +109,7 @@ WITH redriven AS (
     UPDATE mainspring.live_jobs
     SET state = 'scheduled', reason = NULL, fence = fence + 1, attempts_used = 0, hand_backs = 0,
         due_at = clock_timestamp(), finished_at = NULL, expires_at = NULL
-    WHERE id = $1 AND state = 'dead'
+    WHERE id = ANY ($1::uuid[]) AND state = 'dead'
     RETURNING id, fence
 ),
 decided AS (DELETE FROM mainspring.dead_letters WHERE job_id = ANY (ARRAY(SELECT id FROM redriven))),

@@ -3,29 +3,62 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import FINAL
 from mainspring.domain.states import State as JobState
 from mainspring.runtime.submit import Accepted
-from mainspring.store import attempts, jobs
+from mainspring.store import attempts, job_lists, jobs
 from mainspring.store.pool import Conn
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.schemas.jobs import JobIn, attempt_out, event_out, job_out
+from mainspring_services.api.openapi import BODY_PROBLEMS, answers, takes
+from mainspring_services.api.schemas.jobs import (
+    MOST_IN_BATCH,
+    Job,
+    JobIn,
+    JobList,
+    JobPage,
+    JobQuery,
+    JobResult,
+    JobWithHistory,
+    NewJobs,
+    attempt_out,
+    event_out,
+    job_out,
+)
 from mainspring_services.api.state import ApiState, State
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-MOST_IN_BATCH = 10_000
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=answers(422, 503))
 RESULT_POLL_SECONDS = 0.1
+EXAMPLE = {"task": "billing.charge", "payload": {"customer": "6f1f2e9c", "cents": 990}, "queue": "billing"}
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "1 to 255 printable characters. A repeat gives the first answer again; another request is refused.",
+    "schema": {"type": "string"},
+}
+REPLAYED = {
+    "Idempotency-Replayed": {"description": "`true` when it was accepted earlier.", "schema": {"type": "string"}}
+}
+LOCATION = {"Location": {"description": "The job's own address.", "schema": {"type": "string"}}}
 
 
-@router.post("", status_code=201)
+@router.post(
+    "",
+    status_code=201,
+    response_class=Response,
+    responses={
+        201: {"model": Job, "description": "Accepted, and durable.", "headers": LOCATION | REPLAYED},
+        **BODY_PROBLEMS,
+    },
+    openapi_extra={**takes(JobIn, EXAMPLE), "parameters": [KEY]},
+)
 async def submit(request: Request, state: State) -> Response:
     """Submit a job."""
     one = parsed(JobIn, await read_json(request)).request(request.headers.get("idempotency-key"))
@@ -37,15 +70,23 @@ async def submit(request: Request, state: State) -> Response:
     return Response(accepted.answer, 201, headers, media_type="application/json")
 
 
-@router.post("/batch", status_code=201)
+@router.post(
+    "/batch",
+    status_code=201,
+    response_class=Response,
+    responses={201: {"model": JobList, "description": "All are accepted, and durable."}, **BODY_PROBLEMS},
+    openapi_extra=takes(NewJobs, {"jobs": [EXAMPLE]}),
+)
 async def submit_batch(request: Request, state: State) -> Response:
-    """Submit up to 10,000 jobs, all or none."""
+    """Submit up to 10,000 jobs, all or none; each may have an `idempotency_key`."""
     body = await read_json(request)
     entries = body.get("jobs") if isinstance(body, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InvalidInput("jobs", "must be a list with at least one job")
     if len(entries) > MOST_IN_BATCH:
         raise InvalidInput("jobs", f"at most {MOST_IN_BATCH}, not {len(entries)}")
+    if extra := sorted(set(body) - {"jobs"}):
+        raise InvalidInput(extra[0][:100], "is none of this request's fields")
     requests = [_batch_entry(index, entry, state) for index, entry in enumerate(entries)]
     accepted = await state.submitter.submit_many(requests)
     return Response(_batch_answer(accepted), 201, media_type="application/json")
@@ -64,7 +105,15 @@ def _batch_answer(accepted: list[Accepted]) -> str:
     return '{"jobs": [' + ", ".join(one.answer for one in accepted) + "]}"
 
 
-@router.get("/{job_id}")
+@router.get("", response_model=JobPage)
+async def list_page(state: State, asked: Annotated[JobQuery, Query()]) -> dict[str, Any]:
+    """Jobs that pass all filters, the newest first."""
+    wanted, limit = asked.filter(), asked.limit
+    rows = await state.database.run(lambda connection: job_lists.page(connection, wanted, asked.cursor, limit))
+    return {"items": [job_out(row) for row in rows], "next": str(rows[-1]["id"]) if len(rows) == limit else None}
+
+
+@router.get("/{job_id}", response_model=JobWithHistory, responses=answers(404))
 async def show(job_id: UUID, state: State) -> dict[str, Any]:
     """A job with its attempts and events."""
 
@@ -80,8 +129,22 @@ async def show(job_id: UUID, state: State) -> dict[str, Any]:
     return await state.database.run(work)
 
 
-@router.get("/{job_id}/result")
-async def result(job_id: UUID, state: State, wait: float = Query(default=0, ge=0, le=60)) -> Response:
+@router.get(
+    "/{job_id}/result",
+    response_model=JobResult,
+    responses={
+        200: {"description": "It has succeeded."},
+        202: {"model": JobResult, "description": "It has not ended yet."},
+        410: {"model": JobResult, "description": "It is dead or cancelled."},
+        **answers(404),
+    },
+)
+async def result(
+    job_id: UUID,
+    state: State,
+    response: Response,
+    wait: Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the end.")] = 0,
+) -> dict[str, Any]:
     """The result: 200 when done, 202 when not yet, 410 when the job is dead or cancelled."""
     deadline = asyncio.get_running_loop().time() + wait
     while True:
@@ -90,18 +153,18 @@ async def result(job_id: UUID, state: State, wait: float = Query(default=0, ge=0
             raise NotFound(f"no job {job_id}")
         job = job_out(row)
         if job["state"] in FINAL or asyncio.get_running_loop().time() >= deadline:
-            return _result(job)
+            response.status_code = _status_of(job["state"])
+            return job
         await asyncio.sleep(RESULT_POLL_SECONDS)
 
 
-def _result(job: dict[str, Any]) -> Response:
-    shown = {name: job[name] for name in ("id", "state", "reason", "result", "error")}
-    if job["state"] == JobState.SUCCEEDED:
-        return JSONResponse(shown)
-    return JSONResponse(shown, 410 if job["state"] in FINAL else 202)
+def _status_of(state: str) -> int:
+    if state == JobState.SUCCEEDED:
+        return 200
+    return 410 if state in FINAL else 202
 
 
-@router.post("/{job_id}/cancel")
+@router.post("/{job_id}/cancel", response_model=JobWithHistory, responses=answers(404, 409))
 async def cancel(job_id: UUID, state: State) -> dict[str, Any]:
     """Cancel: at once when it waits; a running one is asked to stop, and stays `running` until it has."""
     found = await state.database.run_in_transaction(lambda connection: jobs.cancel(connection, job_id, "api"))
@@ -112,7 +175,7 @@ async def cancel(job_id: UUID, state: State) -> dict[str, Any]:
     return await show(job_id, state)
 
 
-@router.post("/{job_id}/retry")
+@router.post("/{job_id}/retry", response_model=JobWithHistory, responses=answers(404, 409))
 async def retry(job_id: UUID, state: State) -> dict[str, Any]:
     """Redrive a dead or cancelled job; make a retrying one due now."""
 

@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
 
 from mainspring.domain.definition import ScheduleDefinition
-from mainspring.domain.errors import Conflict, InvalidInput, NotFound
-from mainspring.domain.job import JobRequest, check_instant, check_name
+from mainspring.domain.errors import Conflict, NotFound
+from mainspring.domain.job import JobRequest, check_instant
 from mainspring.domain.schedule import fire_times, make_trigger
 from mainspring.runtime.submit import submit_in
 from mainspring.store import fleet, schedules
 from mainspring.store.pool import Conn
 from mainspring.store.schedules import StoredSchedule
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.schemas.schedules import NamedScheduleIn, ScheduleIn, schedule_out
+from mainspring_services.api.openapi import BODY_PROBLEMS, answers, takes
+from mainspring_services.api.schemas.common import Limit, Name, NameText, NoteQuery
+from mainspring_services.api.schemas.jobs import Job
+from mainspring_services.api.schemas.schedules import (
+    MOST_PREVIEWED,
+    Fire,
+    FirePage,
+    FireTimes,
+    NamedScheduleIn,
+    PreviewIn,
+    Schedule,
+    ScheduleIn,
+    SchedulePage,
+    schedule_out,
+)
 from mainspring_services.api.state import ApiState, State
 
-router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
-MOST_PREVIEWED = 1000
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=answers(422, 503))
+EXAMPLE = {"task": "reports.daily", "cron": "0 6 * * *", "timezone": "Europe/Berlin"}
 
 
-@router.post("", status_code=201)
+@router.post(
+    "",
+    status_code=201,
+    response_model=Schedule,
+    responses={**answers(409), **BODY_PROBLEMS},
+    openapi_extra=takes(NamedScheduleIn, {"name": "daily-report", **EXAMPLE}),
+)
 async def create(request: Request, state: State) -> dict[str, Any]:
     """Create a schedule; 409 when its name is taken."""
     given: NamedScheduleIn = parsed(NamedScheduleIn, await read_json(request))
@@ -38,8 +57,8 @@ async def create(request: Request, state: State) -> dict[str, Any]:
     return schedule_out(await state.database.run_in_transaction(work))
 
 
-@router.put("/{name}")
-async def save(name: str, request: Request, state: State) -> dict[str, Any]:
+@router.put("/{name}", response_model=Schedule, responses=BODY_PROBLEMS, openapi_extra=takes(ScheduleIn, EXAMPLE))
+async def save(name: Name, request: Request, state: State) -> dict[str, Any]:
     """Create or replace a schedule."""
     given: ScheduleIn = parsed(ScheduleIn, await read_json(request))
     definition = given.definition(name)
@@ -62,80 +81,69 @@ async def _found(connection: Conn, name: str) -> StoredSchedule:
     return one
 
 
-@router.get("")
-async def list_all(state: State, after: str = "", limit: int = Query(default=100, ge=1, le=1000)) -> dict[str, Any]:
+@router.get("", response_model=SchedulePage)
+async def list_all(
+    state: State,
+    cursor: Annotated[NameText | None, Query(description="The `next` of the page before.")] = None,
+    limit: Limit = 100,
+) -> dict[str, Any]:
     """Schedules by name."""
-    page = await state.database.run(lambda connection: schedules.list_after(connection, after, limit))
+    page = await state.database.run(lambda connection: schedules.list_after(connection, cursor or "", limit))
     return {"items": [schedule_out(one) for one in page], "next": page[-1].name if len(page) == limit else None}
 
 
-class PreviewIn(BaseModel):
-    """What a preview is asked."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    cron: Any
-    timezone: Any = "UTC"
-    start: datetime
-    until: datetime | None = None
-    count: int | None = None
-
-
-@router.post("/preview")
+@router.post(
+    "/preview",
+    response_model=FireTimes,
+    responses=BODY_PROBLEMS,
+    openapi_extra=takes(PreviewIn, {"cron": "0 6 * * *", "timezone": "Europe/Berlin", "start": "2026-03-01T00:00:00Z"}),
+)
 async def preview(request: Request) -> dict[str, Any]:
     """The fire times of an expression in [start, until), at most 1000."""
     asked: PreviewIn = parsed(PreviewIn, await read_json(request))
     check_instant("start", asked.start)
     check_instant("until", asked.until)
     trigger = make_trigger(cron=asked.cron, timezone=asked.timezone, anchor=asked.start)
-    if asked.count is not None and not 1 <= asked.count <= MOST_PREVIEWED:
-        raise InvalidInput("count", f"must be from 1 to {MOST_PREVIEWED}")
     times = fire_times(trigger, asked.start, asked.until, asked.count or MOST_PREVIEWED)
-    return {"fire_times": [instant.strftime("%Y-%m-%dT%H:%M:%SZ") for instant in times]}
+    return {"fire_times": list(times)}
 
 
-@router.get("/{name}")
-async def show(name: str, state: State) -> dict[str, Any]:
+@router.get("/{name}", response_model=Schedule, responses=answers(404))
+async def show(name: Name, state: State) -> dict[str, Any]:
     """A schedule."""
     return schedule_out(await state.database.run(lambda connection: _found(connection, name)))
 
 
-@router.delete("/{name}", status_code=204)
-async def delete(name: str, state: State) -> Response:
+@router.delete("/{name}", status_code=204, response_class=Response, responses=answers(404))
+async def delete(name: Name, state: State) -> Response:
     """Delete a schedule; the jobs it made stay."""
     if not await state.database.run(lambda connection: schedules.delete(connection, name)):
         raise NotFound(f"no schedule {name}")
     return Response(status_code=204)
 
 
-@router.get("/{name}/fires")
+@router.get("/{name}/fires", response_model=FirePage)
 async def fires(
-    name: str, state: State, before: datetime | None = None, limit: int = Query(default=100, ge=1, le=1000)
+    name: Name,
+    state: State,
+    cursor: Annotated[datetime | None, Query(description="The `next` of the page before.")] = None,
+    limit: Limit = 100,
 ) -> dict[str, Any]:
-    """What became of its nominal times, the latest first."""
-    check_instant("before", before)
-    rows = await state.database.run(lambda connection: schedules.fires_of(connection, name, before, limit))
-    items = [
-        {
-            "nominal_at": row["nominal_at"].isoformat(),
-            "last_nominal_at": row["last_nominal_at"].isoformat(),
-            "nominal_times": row["nominal_times"],
-            "job_id": str(row["job_id"]) if row["job_id"] else None,
-            "skipped": row["skipped"],
-        }
-        for row in rows
-    ]
+    """What became of its nominal times, the latest first. The record outlives the schedule."""
+    check_instant("cursor", cursor)
+    rows = await state.database.run(lambda connection: schedules.fires_of(connection, name, cursor, limit))
+    items = [{field: row[field] for field in Fire.model_fields} for row in rows]
     return {"items": items, "next": items[-1]["nominal_at"] if len(items) == limit else None}
 
 
-@router.post("/{name}/pause")
-async def pause(name: str, state: State, note: str | None = Query(default=None, max_length=1000)) -> dict[str, Any]:
+@router.post("/{name}/pause", response_model=Schedule, responses=answers(404))
+async def pause(name: Name, state: State, note: NoteQuery = None) -> dict[str, Any]:
     """Pause: nothing fires until it is resumed."""
     return await _set_paused(state, name, True, note)
 
 
-@router.post("/{name}/resume")
-async def resume(name: str, state: State) -> dict[str, Any]:
+@router.post("/{name}/resume", response_model=Schedule, responses=answers(404))
+async def resume(name: Name, state: State) -> dict[str, Any]:
     """Resume: it waits for its first nominal time after now."""
     return await _set_paused(state, name, False, None)
 
@@ -151,10 +159,14 @@ async def _set_paused(state: ApiState, name: str, paused: bool, note: str | None
     return schedule_out(await state.database.run_in_transaction(work))
 
 
-@router.post("/{name}/trigger", status_code=201)
-async def trigger(name: str, state: State) -> Response:
+@router.post(
+    "/{name}/trigger",
+    status_code=201,
+    response_class=Response,
+    responses={201: {"model": Job, "description": "Its job is accepted."}, **answers(404)},
+)
+async def trigger(name: Name, state: State) -> Response:
     """Make a job of it now, beside its nominal times."""
-    check_name("name", name)
 
     async def work(connection: Conn) -> str:
         one = await schedules.lock(connection, name)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.job import JobRequest, payload_text
 from mainspring.domain.retry import RetryPolicy
+from mainspring.domain.states import Outcome, State
+from mainspring.store.job_lists import JobFilter
+from mainspring_services.api.schemas.common import NameText, Note
+
+MOST_IN_BATCH = 10_000
 
 
 class RetryIn(BaseModel):
@@ -63,62 +69,140 @@ class JobIn(BaseModel):
         )
 
 
+class NewJobs(BaseModel):
+    """Jobs to submit together, all or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    jobs: list[JobIn] = Field(min_length=1, max_length=MOST_IN_BATCH)
+
+
+class JobError(BaseModel):
+    """Why an attempt failed."""
+
+    type: str
+    message: str
+    traceback: str
+
+
+class JobQuery(BaseModel):
+    """Which jobs to list; all filters must be passed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: list[State] = Field(default_factory=list, description="One of these states.")
+    queue: NameText | None = None
+    task: NameText | None = None
+    schedule: NameText | None = None
+    tag: Note | None = None
+    since: datetime | None = Field(default=None, description="Submitted at this instant or later.")
+    until: datetime | None = Field(default=None, description="Submitted before this instant.")
+    cursor: UUID | None = Field(default=None, description="The `next` of the page before.")
+    limit: int = Field(default=100, ge=1, le=1000)
+
+    def filter(self) -> JobFilter:
+        """As the store has it. Raises InvalidInput."""
+        return JobFilter(tuple(self.state), self.queue, self.task, self.schedule, self.tag, self.since, self.until)
+
+
+class Job(BaseModel):
+    """A job."""
+
+    id: UUID
+    task: str
+    queue: str
+    state: State
+    reason: str | None
+    priority: int
+    payload: dict[str, Any]
+    result: Any
+    error: JobError | None = Field(description="Of the last attempt that failed; null once the job has succeeded.")
+    attempt: int = Field(description="How many attempts have begun.")
+    attempts_used: int = Field(description="How many of them count against `max_attempts`.")
+    max_attempts: int
+    timeout_seconds: float
+    run_at: datetime
+    due_at: datetime
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    idempotency_key: str
+    tags: list[str]
+    schedule: str | None
+    nominal_at: datetime | None
+    worker: UUID | None
+    trace_id: str | None
+
+
+class Attempt(BaseModel):
+    """An attempt that has ended."""
+
+    attempt: int
+    fence: int
+    outcome: Outcome
+    worker: UUID | None
+    started_at: datetime | None
+    ended_at: datetime
+    error: JobError | None
+
+
+class JobEvent(BaseModel):
+    """A turn off the straight path, or a person's action."""
+
+    at: datetime
+    event: str
+    author: str | None
+    details: dict[str, Any]
+
+
+class JobWithHistory(Job):
+    """A job with its attempts and events."""
+
+    attempts: list[Attempt]
+    events: list[JobEvent]
+
+
+class JobPage(BaseModel):
+    """Jobs, the newest first."""
+
+    items: list[Job]
+    next: str | None
+
+
+class JobList(BaseModel):
+    """Jobs that were accepted together, in the order of the request."""
+
+    jobs: list[Job]
+
+
+class JobResult(BaseModel):
+    """What became of a job."""
+
+    id: UUID
+    state: State
+    reason: str | None
+    result: Any
+    error: JobError | None
+
+
 def job_out(row: Any) -> dict[str, Any]:
-    """A row of the ``jobs`` view as the API shows it."""
+    """A row of the ``jobs`` view as a Job."""
     return {
-        "id": str(row["id"]),
-        "task": row["task"],
-        "queue": row["queue"],
-        "state": row["state"],
-        "reason": row["reason"],
-        "priority": row["priority"],
-        "payload": _json(row["payload"]),
-        "result": _json(row["result"]),
-        "error": _json(row["error"]),
-        "attempt": row["attempt"],
-        "attempts_used": row["attempts_used"],
-        "max_attempts": row["max_attempts"],
-        "timeout_seconds": row["timeout_seconds"],
-        "run_at": _instant(row["run_at"]),
-        "due_at": _instant(row["due_at"]),
-        "created_at": _instant(row["created_at"]),
-        "started_at": _instant(row["started_at"]),
-        "finished_at": _instant(row["finished_at"]),
-        "idempotency_key": row["idempotency_key"],
-        "tags": row["tags"],
-        "schedule": row["schedule"],
-        "nominal_at": _instant(row["nominal_at"]),
-        "worker": str(row["worker"]) if row["worker"] else None,
+        **{name: row[name] for name in Job.model_fields if name not in {"payload", "result", "error", "trace_id"}},
+        **{name: _json(row[name]) for name in ("payload", "result", "error")},
         "trace_id": row["traceparent"].split("-")[1] if row["traceparent"] else None,
     }
 
 
 def attempt_out(row: Any) -> dict[str, Any]:
-    """A row of the attempts as the API shows it."""
-    return {
-        "attempt": row["attempt"],
-        "fence": row["fence"],
-        "outcome": row["outcome"],
-        "worker": str(row["worker"]) if row["worker"] else None,
-        "started_at": _instant(row["started_at"]),
-        "ended_at": _instant(row["ended_at"]),
-        "error": _json(row["error"]),
-    }
+    """A row of the attempts as an Attempt."""
+    return {**{name: row[name] for name in Attempt.model_fields}, "error": _json(row["error"])}
 
 
 def event_out(row: Any) -> dict[str, Any]:
-    """A row of the events as the API shows it."""
-    return {
-        "at": _instant(row["at"]),
-        "event": row["event"],
-        "author": row["author"],
-        "details": _json(row["details"]),
-    }
+    """A row of the events as a JobEvent."""
+    return {**{name: row[name] for name in JobEvent.model_fields}, "details": _json(row["details"])}
 
 
 def _json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
-
-
-def _instant(instant: datetime | None) -> str | None:
-    return instant.isoformat() if instant else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +13,9 @@ from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.job import payload_text
 from mainspring.store.schedules import StoredSchedule
+from mainspring_services.api.schemas.common import Note
+
+MOST_PREVIEWED = 1000
 
 
 class ScheduleIn(BaseModel):
@@ -34,7 +38,7 @@ class ScheduleIn(BaseModel):
     end_at: datetime | None = None
     max_runs: int | None = Field(default=None, ge=1, le=2_000_000_000)
     paused: bool = False
-    note: str | None = Field(default=None, max_length=1000)
+    note: Note | None = None
     queue: str | None = None
     priority: int | None = Field(default=None, ge=0, le=9)
     tags: list[str] = Field(default_factory=list)
@@ -58,10 +62,76 @@ class NamedScheduleIn(ScheduleIn):
     name: str
 
 
+class PreviewIn(BaseModel):
+    """What a preview is asked."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cron: str = Field(max_length=256)
+    timezone: str = Field(default="UTC", max_length=100)
+    start: datetime
+    until: datetime | None = None
+    count: int | None = Field(default=None, ge=1, le=MOST_PREVIEWED, strict=True)
+
+
+class FireTimes(BaseModel):
+    """The instants at which an expression fires."""
+
+    fire_times: list[datetime]
+
+
+class Schedule(BaseModel):
+    """A schedule."""
+
+    name: str
+    task: str
+    payload: dict[str, Any]
+    cron: str | None
+    every_seconds: float | None
+    at: datetime | None
+    timezone: str
+    jitter_seconds: float
+    misfire: Misfire
+    max_catchup: int
+    catchup_window_seconds: float
+    overlap: Overlap
+    start_at: datetime | None
+    end_at: datetime | None
+    max_runs: int | None
+    paused: bool
+    note: str | None
+    queue: str | None
+    priority: int | None
+    tags: list[str]
+    next_nominal_at: datetime | None = Field(description="Its next nominal time; null when there is none.")
+    broken: str | None = Field(description="Why it can't be evaluated; it is set aside until it is edited.")
+
+
+class SchedulePage(BaseModel):
+    """Schedules by name."""
+
+    items: list[Schedule]
+    next: str | None
+
+
+class Fire(BaseModel):
+    """What became of a nominal time, or of a run of them that were skipped together."""
+
+    nominal_at: datetime
+    last_nominal_at: datetime
+    nominal_times: int
+    job_id: UUID | None
+    skipped: str | None = Field(description="Why there is no job.")
+
+
+class FirePage(BaseModel):
+    """Fires, the latest first."""
+
+    items: list[Fire]
+    next: datetime | None
+
+
 def schedule_out(one: StoredSchedule) -> dict[str, Any]:
-    """A schedule as the API shows it."""
-    row = dict(one.row)
-    row["payload"] = json.loads(row["payload"])
-    for hidden in ("fires_at", "runs", "created_at", "updated_at"):
-        row.pop(hidden)
-    return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in row.items()}
+    """A stored schedule as a Schedule."""
+    row = {name: one.row[name] for name in Schedule.model_fields}
+    return row | {"payload": json.loads(row["payload"])}

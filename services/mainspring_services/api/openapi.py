@@ -1,0 +1,65 @@
+"""The OpenAPI document: what the routes declare, with the bodies that they read and the problems that they answer.
+
+Bodies are read by hand (``body.py``), since their bytes and their time are bounded before anything is parsed; so the
+models of requests are put into the document here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from mainspring_services.api.schemas.common import Problem
+
+_REFERENCE = "#/components/schemas/{model}"
+_TITLES = {
+    404: "Nothing of this name or id",
+    408: "The body took too long",
+    409: "It doesn't fit the current state",
+    413: "The body is too large",
+    422: "Not valid: `errors` names each field",
+    503: "Postgres doesn't answer",
+}
+_bodies: set[type[BaseModel]] = set()
+
+
+def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems that a route answers, for its ``responses``."""
+    content = {"application/problem+json": {"schema": {"$ref": _REFERENCE.format(model="Problem")}}}
+    return {status: {"description": _TITLES[status], "content": content} for status in statuses}
+
+
+#: What reading a body can end in.
+BODY_PROBLEMS = answers(408, 413)
+
+
+def takes(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    """The request body of a route, for its ``openapi_extra``."""
+    _bodies.add(model)
+    schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}}
+
+
+def install(app: FastAPI) -> None:
+    """Have ``app`` serve this document at /openapi.json."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    models: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in sorted(_bodies, key=str)]
+    _, requests = models_json_schema([*models, (Problem, "serialization")], ref_template=_REFERENCE)
+    made["components"]["schemas"] |= requests["$defs"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        made["components"]["schemas"].pop(unused, None)
+    return made

@@ -1,0 +1,42 @@
+"""What all answers share: problems, and the texts that a path or a query may hold."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query
+from pydantic import AfterValidator, BaseModel, Field
+
+from mainspring.domain.job import NAME
+
+
+def _storable(text: str) -> str:
+    if not text.isprintable() and any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("holds a character that Postgres can't store")
+    return text
+
+
+#: A person's words: anything that Postgres keeps.
+Note = Annotated[str, Field(max_length=1000), AfterValidator(_storable)]
+#: A queue's, task's or schedule's name.
+NameText = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
+Name = Annotated[str, Path(pattern=f"^{NAME.pattern}$")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+NoteQuery = Annotated[Note | None, Query(description="Why, for those who look later.")]
+
+
+class FieldError(BaseModel):
+    """What is wrong with one field."""
+
+    field: str = Field(description="Its path, such as `payload.cents` or `jobs.3.queue`.")
+    message: str
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 describes it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str | None = None
+    errors: list[FieldError] | None = None
