@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,5 +53,9 @@ def some_rows(api: Api) -> None:
 
 async def _put_jobs(url: str) -> None:
     async with Database(url, "test") as database, database.connection() as connection:
-        for state in State:
-            await put_job(connection, state)
+        made = {state: await put_job(connection, state) for state in State}
+        await connection.execute(
+            "INSERT INTO mainspring.dead_letters (id, kind, job_id, queue, task, reason, outcome, fingerprint, error)"
+            " VALUES ($1, 'job', $1, 'q', 't', 'exhausted', 'failed', 'ValueError:t', $2)",
+            *(made[State.DEAD], json.dumps({"type": "ValueError", "message": "no", "traceback": ""})),
+        )
