@@ -92,6 +92,15 @@ async def _redrive(connection: Conn, job_id: UUID, row: Any) -> None:
     await jobs.redrive(connection, job_id, "test")
 
 
+async def _discard(connection: Conn, job_id: UUID, row: Any) -> None:
+    await connection.execute(
+        "INSERT INTO mainspring.dead_letters (id, kind, job_id, reason, fingerprint)"
+        " VALUES ($1, 'job', $1, 'exhausted', 'f')",
+        job_id,
+    )
+    await dead_letters.discard(connection, job_id, "test", None)
+
+
 ACTS: list[tuple[Event, State, Act]] = [
     (Event.RELEASE, State.ENQUEUED, _release),
     (Event.ADMIT, State.ADMITTED, _admit),
@@ -111,6 +120,7 @@ ACTS: list[tuple[Event, State, Act]] = [
     (Event.RECONCILE, State.SCHEDULED, _set_aside),
     (Event.CANCEL, State.CANCELLED, _cancel),
     (Event.REDRIVE, State.SCHEDULED, _redrive),
+    (Event.DISCARD, State.DEAD, _discard),
 ]
 
 

@@ -11,6 +11,7 @@ import httpx
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound, Unavailable
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+MOST_IN_PAGE = 1000
 
 
 def call(method: str, path: str, *, body: Any = None, timeout: float = 30, **params: Any) -> Any:
@@ -26,6 +27,18 @@ def call(method: str, path: str, *, body: Any = None, timeout: float = 30, **par
     if answer.is_success or answer.status_code == 410:
         return answer.json() if answer.content else None
     raise _error(answer)
+
+
+def pages(path: str, limit: int, **params: Any) -> dict[str, Any]:
+    """The first ``limit`` items of a list, gathered from as many pages as it takes. Raises as ``call``."""
+    items: list[Any] = []
+    cursor: str | None = None
+    while True:
+        page = call("GET", path, limit=min(limit - len(items), MOST_IN_PAGE), cursor=cursor, **params)
+        items += page["items"]
+        cursor = page["next"]
+        if cursor is None or len(items) >= limit:
+            return {"items": items, "next": cursor}
 
 
 def _error(answer: httpx.Response) -> Exception:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mainspring.cli.api_client import call
-from mainspring.cli.output import Json, show
+from mainspring.cli.api_client import call, pages
+from mainspring.cli.output import Json, Limit, show, show_list
 from mainspring.domain.errors import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, help="Look after jobs.")
@@ -55,6 +55,25 @@ def _object(text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise InvalidInput("payload", f"is not JSON: {error}") from None
+
+
+@app.command("list")
+def list_newest(
+    state: Annotated[list[str] | None, typer.Option(help="One of these states; can be given several times.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Of this queue.")] = None,
+    task: Annotated[str | None, typer.Option(help="Of this task.")] = None,
+    tag: Annotated[str | None, typer.Option(help="With this tag.")] = None,
+    since: Annotated[str | None, typer.Option(help="Submitted at this instant or later.")] = None,
+    until: Annotated[str | None, typer.Option(help="Submitted before this instant.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Jobs that pass all filters, the newest first.
+
+    Example: mainspring jobs list --state running --state retrying --queue billing
+    """
+    page = pages("/v1/jobs", limit, state=state, queue=queue, task=task, tag=tag, since=since, until=until)
+    show_list(page, ("id", "task", "queue", "state", "reason", "attempts_used", "due_at", "finished_at"), as_json)
 
 
 @app.command("show")

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+Limit = Annotated[int, typer.Option(min=1, help="How many at most.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -21,16 +23,32 @@ def show(document: dict[str, Any], as_json: bool) -> None:
     table = Table(show_header=False, box=None)
     for name, value in document.items():
         if value not in (None, [], {}):
-            table.add_row(f"[bold]{name}[/]", value if isinstance(value, str) else json.dumps(value))
+            table.add_row(f"[bold]{name}[/]", escape(value if isinstance(value, str) else json.dumps(value)))
     Console().print(table)
 
 
-def show_list(items: Sequence[dict[str, Any]], columns: Sequence[str], as_json: bool) -> None:
-    """Many things, one a line."""
+def show_list(page: dict[str, Any], columns: Sequence[str], as_json: bool) -> None:
+    """A page of things, one a line; that there are none, or more, is said on stderr."""
     if as_json:
-        print(json.dumps({"items": items}))
+        print(json.dumps(page))
+        return
+    if not page["items"]:
+        say("none")
         return
     table = Table(*columns)
-    for item in items:
-        table.add_row(*("" if item.get(name) is None else str(item[name]) for name in columns))
+    for item in page["items"]:
+        table.add_row(*(_cell(item.get(name)) for name in columns))
     Console().print(table)
+    if page.get("next"):
+        say(f"the first {len(page['items'])}; more with --limit")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return ", ".join(map(str, value)) if isinstance(value, list) else escape(str(value))
+
+
+def say(message: str) -> None:
+    """A word to the person, beside the output."""
+    Console(stderr=True).print(message, style="dim")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli.api_client import call
+from mainspring.cli.api_client import call, pages
 from mainspring.cli.output import Json, show, show_list
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import check_instant
@@ -54,8 +54,8 @@ def _instant(field: str, text: str) -> datetime:
 @app.command("list")
 def list_all(as_json: Json = False) -> None:
     """All schedules."""
-    items = call("GET", "/v1/schedules", limit=1000)["items"]
-    show_list(items, ("name", "task", "cron", "every_seconds", "timezone", "paused", "next_nominal_at"), as_json)
+    page = pages("/v1/schedules", MOST)
+    show_list(page, ("name", "task", "cron", "every_seconds", "timezone", "paused", "next_nominal_at"), as_json)
 
 
 @app.command()

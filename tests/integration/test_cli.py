@@ -1,0 +1,98 @@
+"""The command line against a real api: what it prints where, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from .api import Api, some_rows
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rows(api: Api) -> None:
+    some_rows(api)
+
+
+def mainspring(api: Api, *arguments: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"MAINSPRING_API_URL": url or api.url, "COLUMNS": "200"}
+    command = [sys.executable, "-m", "mainspring.cli.main", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def document(api: Api, *arguments: str) -> Any:
+    done = mainspring(api, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_submitted_job_is_listed_shown_and_cancelled(api: Api) -> None:
+    job = document(api, "submit", "cli.task", "--payload", '{"a": 1}', "--queue", "cli", "--delay", "3600")
+    assert [one["id"] for one in document(api, "jobs", "list", "--queue", "cli")["items"]] == [job["id"]]
+    assert document(api, "jobs", "show", job["id"])["payload"] == {"a": 1}
+    assert document(api, "jobs", "cancel", job["id"])["state"] == "cancelled"
+    assert document(api, "jobs", "retry", job["id"])["state"] == "scheduled"
+
+
+def test_lists_gather_their_pages_and_say_on_stderr_that_there_is_more(api: Api) -> None:
+    for _ in range(3):
+        document(api, "submit", "cli.many", "--queue", "many")
+    done = mainspring(api, "jobs", "list", "--queue", "many", "--limit", "2")
+    assert done.stdout.count("cli.many") == 2
+    assert "more with --limit" in done.stderr
+    assert len(document(api, "jobs", "list", "--queue", "many", "--limit", "5000")["items"]) == 3
+
+
+def test_an_empty_list_prints_nothing_on_stdout(api: Api) -> None:
+    done = mainspring(api, "jobs", "list", "--queue", "nobody")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (0, "", "none")
+
+
+def test_queues_are_set_paused_and_resumed(api: Api) -> None:
+    assert document(api, "queues", "set", "cli-queue", "--concurrency", "3")["concurrency"] == 3
+    assert document(api, "queues", "pause", "cli-queue", "--note", "a deploy")["note"] == "a deploy"
+    assert document(api, "queues", "resume", "cli-queue")["paused"] is False
+    assert document(api, "queues", "set", "cli-queue", "--concurrency", "0")["concurrency"] is None
+    assert "cli-queue" in mainspring(api, "queues", "list").stdout
+    assert document(api, "workers", "list")["items"] == []
+
+
+def test_dead_letters_are_seen_discarded_and_redriven(api: Api) -> None:
+    (letter,) = document(api, "dlq", "list", "--task", "t")["items"]
+    assert document(api, "dlq", "groups")["items"][0]["fingerprint"] == "ValueError:t"
+    assert document(api, "dlq", "show", letter["id"])["state"] == "dead"
+    assert mainspring(api, "dlq", "redrive").returncode == 2
+    assert document(api, "dlq", "redrive", "--fingerprint", "ValueError:t") == {"redriven": 1}
+    assert document(api, "dlq", "redrive", "--all") == {"redriven": 0}
+    assert mainspring(api, "dlq", "discard", letter["id"]).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("submit", "Bad Task"), 2, "task"),
+        (("submit", "t", "--payload", "{"), 2, "payload"),
+        (("jobs", "list", "--state", "finished"), 2, "state.0"),
+        (("jobs", "show", "no-id"), 2, "job_id"),
+        (("jobs", "show", "01999999-0000-7000-8000-000000000000"), 3, "no job"),
+        (("queues", "pause", "nobody"), 3, "no queue"),
+        (("queues", "set", "q"), 2, "--concurrency"),
+    ],
+)
+def test_an_error_is_one_line_on_stderr_with_its_exit_code(
+    api: Api, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = mainspring(api, *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_api_that_is_away_is_exit_code_4(api: Api) -> None:
+    done = mainspring(api, "jobs", "list", url="http://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "127.0.0.1:1" in done.stderr
