@@ -8,10 +8,11 @@ from typing import Any
 
 import httpx
 
-from mainspring.domain.errors import Conflict, InvalidInput, NotFound, Unavailable
+from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthenticated, Unavailable
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 MOST_IN_PAGE = 1000
+_KINDS = {401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict}
 
 
 def call(method: str, path: str, *, body: Any = None, timeout: float = 30, **params: Any) -> Any:
@@ -47,12 +48,8 @@ def _error(answer: httpx.Response) -> Exception:
     except json.JSONDecodeError:
         return Unavailable(f"HTTP {answer.status_code}")
     text = problem.get("detail") or problem.get("title", "")
-    match answer.status_code:
-        case 404:
-            return NotFound(text)
-        case 409:
-            return Conflict(text)
-        case 422:
-            first = (problem.get("errors") or [{"field": "request", "message": text}])[0]
-            return InvalidInput(first["field"], first["message"])
-    return Unavailable(f"HTTP {answer.status_code}: {text}")
+    if answer.status_code == 422:
+        first = (problem.get("errors") or [{"field": "request", "message": text}])[0]
+        return InvalidInput(first["field"], first["message"])
+    kind = _KINDS.get(answer.status_code)
+    return kind(text) if kind else Unavailable(f"HTTP {answer.status_code}: {text}")

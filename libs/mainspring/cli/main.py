@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from mainspring.cli import dead_letters, dev, jobs, migrate, queues, schedules, services
+from mainspring.cli import dead_letters, dev, jobs, keys, migrate, queues, schedules, services
 from mainspring.domain.errors import InvalidInput, MainspringError, Misconfigured, NotFound, Unavailable
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.add_typer(schedules.app, name="schedules")
 app.add_typer(queues.app, name="queues")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(queues.workers_app, name="workers")
+app.add_typer(keys.app, name="keys")
 
 EXIT_CODES: tuple[tuple[type[MainspringError], int], ...] = (
     (InvalidInput, 2),

@@ -2,6 +2,8 @@
 
 MainspringError
 ├── InvalidInput          a caller's value is refused; names the field
+├── Unauthenticated       no API key, or one that isn't valid
+├── Forbidden             the caller's API key isn't good for this
 ├── NotFound              the named thing doesn't exist
 ├── Conflict              the thing exists, in a state that doesn't allow the request
 ├── StaleFence            a write carried an old fence or claim id, and changed nothing
@@ -32,6 +34,14 @@ class InvalidInput(MainspringError):
         super().__init__(f"{field}: {message}")
         self.field = field
         self.message = message
+
+
+class Unauthenticated(MainspringError):
+    """Nobody knows who asks: no API key, or one that isn't valid."""
+
+
+class Forbidden(MainspringError):
+    """The caller's API key isn't good for this."""
 
 
 class NotFound(MainspringError):

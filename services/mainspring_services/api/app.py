@@ -20,6 +20,7 @@ def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     app = FastAPI(title="Mainspring", version=version("mainspring"), redoc_url=None)
     app.state.parts = parts
     app.state.settings = settings
+    app.state.keys = parts.keys
     problems.install(app)
     openapi.install(app)
     for module in (jobs, schedules, queues, dead_letters, fleet):

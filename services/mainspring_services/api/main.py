@@ -6,6 +6,8 @@ from typing import cast
 
 from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
 from mainspring.runtime.health import listen, server_for
+from mainspring.runtime.key_ring import REFRESH_SECONDS as KEYS_SECONDS
+from mainspring.runtime.key_ring import KeyRing
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.payload_schema import REFRESH_SECONDS, PayloadSchemas
 from mainspring.runtime.service import Service, run
@@ -26,17 +28,20 @@ log = get_logger(__name__)
 async def serve(service: Service) -> None:
     """Serve HTTP until the stop."""
     settings = cast(ApiSettings, service.settings)
-    settings.check_access()
     listener = listen(settings.host, settings.port)
     await wait_for_schema(settings.direct_url, NAME)
     async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
         wake = Wake(database)
         schemas = PayloadSchemas(database)
         await schemas.run_once()
-        parts = ApiState(database, wake, Submitter(database, wake), schemas, service.health)
+        keys = KeyRing(database, is_off=settings.auth == "off", is_open=settings.is_open)
+        await keys.run_once()
+        settings.check_access(has_keys=keys.has_keys)
+        parts = ApiState(database, wake, Submitter(database, wake), schemas, keys, service.health)
         service.start_loops(
             [
                 Loop("payload_schemas", schemas.run_once, REFRESH_SECONDS),
+                Loop("keys", keys.run_once, KEYS_SECONDS),
                 Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
             ]
         )

@@ -17,6 +17,8 @@ from mainspring_services.api.schemas.common import Problem
 
 _REFERENCE = "#/components/schemas/{model}"
 _TITLES = {
+    401: "No API key, or one that isn't valid",
+    403: "The key lacks the scope",
     404: "Nothing of this name or id",
     408: "The body took too long",
     409: "It doesn't fit the current state",
@@ -33,7 +35,9 @@ def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _TITLES[status], "content": content} for status in statuses}
 
 
-#: What reading a body can end in.
+#: What any route can end in.
+USUAL_PROBLEMS = answers(401, 403, 422, 503)
+#: What reading a body can end in, besides.
 BODY_PROBLEMS = answers(408, 413)
 
 
@@ -62,4 +66,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     made["components"]["schemas"] |= requests["$defs"]
     for unused in ("HTTPValidationError", "ValidationError"):
         made["components"]["schemas"].pop(unused, None)
+    made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    # Without any key an api on loopback lets everybody in: hence the empty alternative.
+    made["security"] = [{"key": []}, {}]
     return made

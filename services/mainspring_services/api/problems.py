@@ -10,10 +10,20 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound, Unavailable
+from mainspring.domain.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    MainspringError,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 
 STATUS: tuple[tuple[type[MainspringError], int, str], ...] = (
     (InvalidInput, 422, "The request is not valid"),
+    (Unauthenticated, 401, "Who asks?"),
+    (Forbidden, 403, "This key isn't good for that"),
     (NotFound, 404, "Not found"),
     (Conflict, 409, "The request doesn't fit the current state"),
     (Unavailable, 503, "A server that this needs doesn't answer"),
@@ -52,7 +62,10 @@ def _ours(_: Request, error: Exception) -> JSONResponse:
         if isinstance(error, kind):
             if isinstance(error, InvalidInput):
                 return problem(status, title, errors=[{"field": error.field, "message": error.message}])
-            return problem(status, title, str(error))
+            answer = problem(status, title, str(error))
+            if isinstance(error, Unauthenticated):
+                answer.headers["WWW-Authenticate"] = "Bearer"
+            return answer
     raise error
 
 

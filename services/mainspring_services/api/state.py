@@ -8,6 +8,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from mainspring.runtime.health import Health
+from mainspring.runtime.key_ring import KeyRing
 from mainspring.runtime.payload_schema import PayloadSchemas
 from mainspring.runtime.submit import Submitter
 from mainspring.runtime.wake import Wake
@@ -22,6 +23,7 @@ class ApiState:
     wake: Wake
     submitter: Submitter
     schemas: PayloadSchemas
+    keys: KeyRing
     health: Health
 
 

@@ -12,8 +12,9 @@ from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import check_instant
 from mainspring.store import dead_letters, jobs
 from mainspring.store.pool import Conn
+from mainspring_services.api.access import READS, Operator
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.openapi import BODY_PROBLEMS, answers, takes
+from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
 from mainspring_services.api.routes.jobs import show as show_job
 from mainspring_services.api.schemas.common import Limit, NameText
 from mainspring_services.api.schemas.dead_letters import (
@@ -28,10 +29,10 @@ from mainspring_services.api.schemas.dead_letters import (
 from mainspring_services.api.schemas.jobs import JobWithHistory
 from mainspring_services.api.state import State
 
-router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], responses=answers(422, 503))
+router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], responses=USUAL_PROBLEMS)
 
 
-@router.get("", response_model=DeadLetterPage)
+@router.get("", response_model=DeadLetterPage, dependencies=[READS])
 async def list_newest(state: State, asked: Annotated[DeadLetterQuery, Query()]) -> dict[str, Any]:
     """Dead letters that pass all filters, the newest first."""
     before, wanted, limit = _read_cursor(asked.cursor), asked.filter(), asked.limit
@@ -43,7 +44,7 @@ async def list_newest(state: State, asked: Annotated[DeadLetterQuery, Query()]) 
     }
 
 
-@router.get("/groups", response_model=DeadLetterGroups)
+@router.get("/groups", response_model=DeadLetterGroups, dependencies=[READS])
 async def list_groups(
     state: State, queue: NameText | None = None, task: NameText | None = None, limit: Limit = 100
 ) -> dict[str, Any]:
@@ -58,14 +59,14 @@ async def list_groups(
     responses=BODY_PROBLEMS,
     openapi_extra=takes(RedriveIn, {"fingerprint": "TimeoutError:billing.charge", "limit": 100}),
 )
-async def redrive_many(request: Request, state: State) -> dict[str, int]:
+async def redrive_many(request: Request, state: State, author: Operator) -> dict[str, int]:
     """Put dead jobs back to work, each with a fresh attempt budget. A second call finds those that are left."""
     asked: RedriveIn = parsed(RedriveIn, await read_json(request))
     wanted = asked.filter()
 
     async def work(connection: Conn) -> int:
         ids = await dead_letters.jobs_among(connection, wanted, asked.limit)
-        return await jobs.redrive_dead(connection, ids, "api")
+        return await jobs.redrive_dead(connection, ids, author)
 
     redriven = await state.database.run_in_transaction(work)
     state.wake.call()
@@ -73,11 +74,11 @@ async def redrive_many(request: Request, state: State) -> dict[str, int]:
 
 
 @router.post("/{letter_id}/redrive", response_model=JobWithHistory, responses=answers(404, 409))
-async def redrive(letter_id: UUID, state: State) -> dict[str, Any]:
+async def redrive(letter_id: UUID, state: State, author: Operator) -> dict[str, Any]:
     """Put a dead job back to work, with a fresh attempt budget; 409 for a message, behind which there is no job."""
 
     async def work(connection: Conn) -> None:
-        if await jobs.redrive_dead(connection, [letter_id], "api"):
+        if await jobs.redrive_dead(connection, [letter_id], author):
             return
         if await dead_letters.exists(connection, letter_id):
             raise Conflict(f"dead letter {letter_id} is a message: no job stands behind it")
@@ -95,10 +96,10 @@ async def redrive(letter_id: UUID, state: State) -> dict[str, Any]:
     responses={**answers(404), **BODY_PROBLEMS},
     openapi_extra=takes(DiscardIn, {"why": "the customer is gone"}),
 )
-async def discard(letter_id: UUID, request: Request, state: State) -> Response:
+async def discard(letter_id: UUID, request: Request, state: State, author: Operator) -> Response:
     """Decide that nothing is to be done. The job stays dead, its history says why; a message is gone."""
     asked: DiscardIn = parsed(DiscardIn, await read_json(request))
-    if not await state.database.run(lambda connection: dead_letters.discard(connection, letter_id, "api", asked.why)):
+    if not await state.database.run(lambda connection: dead_letters.discard(connection, letter_id, author, asked.why)):
         raise NotFound(f"no dead letter {letter_id}")
     return Response(status_code=204)
 

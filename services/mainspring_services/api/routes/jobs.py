@@ -15,8 +15,9 @@ from mainspring.domain.states import State as JobState
 from mainspring.runtime.submit import Accepted
 from mainspring.store import attempts, job_lists, jobs
 from mainspring.store.pool import Conn
+from mainspring_services.api.access import READS, SUBMITS, Operator
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.openapi import BODY_PROBLEMS, answers, takes
+from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
 from mainspring_services.api.schemas.jobs import (
     MOST_IN_BATCH,
     Job,
@@ -33,7 +34,7 @@ from mainspring_services.api.schemas.jobs import (
 )
 from mainspring_services.api.state import ApiState, State
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=answers(422, 503))
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=USUAL_PROBLEMS)
 RESULT_POLL_SECONDS = 0.1
 EXAMPLE = {"task": "billing.charge", "payload": {"customer": "6f1f2e9c", "cents": 990}, "queue": "billing"}
 KEY = {
@@ -58,6 +59,7 @@ LOCATION = {"Location": {"description": "The job's own address.", "schema": {"ty
         **BODY_PROBLEMS,
     },
     openapi_extra={**takes(JobIn, EXAMPLE), "parameters": [KEY]},
+    dependencies=[SUBMITS],
 )
 async def submit(request: Request, state: State) -> Response:
     """Submit a job."""
@@ -76,6 +78,7 @@ async def submit(request: Request, state: State) -> Response:
     response_class=Response,
     responses={201: {"model": JobList, "description": "All are accepted, and durable."}, **BODY_PROBLEMS},
     openapi_extra=takes(NewJobs, {"jobs": [EXAMPLE]}),
+    dependencies=[SUBMITS],
 )
 async def submit_batch(request: Request, state: State) -> Response:
     """Submit up to 10,000 jobs, all or none; each may have an `idempotency_key`."""
@@ -105,7 +108,7 @@ def _batch_answer(accepted: list[Accepted]) -> str:
     return '{"jobs": [' + ", ".join(one.answer for one in accepted) + "]}"
 
 
-@router.get("", response_model=JobPage)
+@router.get("", response_model=JobPage, dependencies=[READS])
 async def list_page(state: State, asked: Annotated[JobQuery, Query()]) -> dict[str, Any]:
     """Jobs that pass all filters, the newest first."""
     wanted, limit = asked.filter(), asked.limit
@@ -113,7 +116,7 @@ async def list_page(state: State, asked: Annotated[JobQuery, Query()]) -> dict[s
     return {"items": [job_out(row) for row in rows], "next": str(rows[-1]["id"]) if len(rows) == limit else None}
 
 
-@router.get("/{job_id}", response_model=JobWithHistory, responses=answers(404))
+@router.get("/{job_id}", response_model=JobWithHistory, responses=answers(404), dependencies=[READS])
 async def show(job_id: UUID, state: State) -> dict[str, Any]:
     """A job with its attempts and events."""
 
@@ -138,6 +141,7 @@ async def show(job_id: UUID, state: State) -> dict[str, Any]:
         410: {"model": JobResult, "description": "It is dead or cancelled."},
         **answers(404),
     },
+    dependencies=[READS],
 )
 async def result(
     job_id: UUID,
@@ -165,9 +169,9 @@ def _status_of(state: str) -> int:
 
 
 @router.post("/{job_id}/cancel", response_model=JobWithHistory, responses=answers(404, 409))
-async def cancel(job_id: UUID, state: State) -> dict[str, Any]:
+async def cancel(job_id: UUID, state: State, author: Operator) -> dict[str, Any]:
     """Cancel: at once when it waits; a running one is asked to stop, and stays `running` until it has."""
-    found = await state.database.run_in_transaction(lambda connection: jobs.cancel(connection, job_id, "api"))
+    found = await state.database.run_in_transaction(lambda connection: jobs.cancel(connection, job_id, author))
     if found is None:
         raise NotFound(f"no job {job_id}")
     if found in FINAL and found is not JobState.CANCELLED:
@@ -176,11 +180,11 @@ async def cancel(job_id: UUID, state: State) -> dict[str, Any]:
 
 
 @router.post("/{job_id}/retry", response_model=JobWithHistory, responses=answers(404, 409))
-async def retry(job_id: UUID, state: State) -> dict[str, Any]:
+async def retry(job_id: UUID, state: State, author: Operator) -> dict[str, Any]:
     """Redrive a dead or cancelled job; make a retrying one due now."""
 
     async def work(connection: Conn) -> bool:
-        return await jobs.redrive(connection, job_id, "api") or await jobs.hasten_retry(connection, job_id, "api")
+        return await jobs.redrive(connection, job_id, author) or await jobs.hasten_retry(connection, job_id, author)
 
     if not await state.database.run_in_transaction(work):
         found = await state.database.run(lambda connection: jobs.state_of(connection, job_id))

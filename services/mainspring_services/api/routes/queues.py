@@ -11,28 +11,35 @@ from mainspring.domain.errors import NotFound
 from mainspring.store import fleet
 from mainspring.store.fleet import Queue as StoredQueue
 from mainspring.store.pool import Conn
+from mainspring_services.api.access import OPERATES, READS
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.openapi import BODY_PROBLEMS, answers, takes
+from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
 from mainspring_services.api.schemas.common import Name, NoteQuery
 from mainspring_services.api.schemas.fleet import Queue, QueueIn, Queues
 from mainspring_services.api.state import ApiState, State
 
-router = APIRouter(prefix="/v1/queues", tags=["queues"], responses=answers(422, 503))
+router = APIRouter(prefix="/v1/queues", tags=["queues"], responses=USUAL_PROBLEMS)
 
 
-@router.get("", response_model=Queues)
+@router.get("", response_model=Queues, dependencies=[READS])
 async def list_all(state: State) -> dict[str, Any]:
     """All queues by name."""
     return {"items": [_out(one) for one in await state.database.run(fleet.queues)]}
 
 
-@router.get("/{name}", response_model=Queue, responses=answers(404))
+@router.get("/{name}", response_model=Queue, responses=answers(404), dependencies=[READS])
 async def show(name: Name, state: State) -> dict[str, Any]:
     """A queue."""
     return _out(await _found(state, name))
 
 
-@router.put("/{name}", response_model=Queue, responses=BODY_PROBLEMS, openapi_extra=takes(QueueIn, {"concurrency": 10}))
+@router.put(
+    "/{name}",
+    response_model=Queue,
+    responses=BODY_PROBLEMS,
+    openapi_extra=takes(QueueIn, {"concurrency": 10}),
+    dependencies=[OPERATES],
+)
 async def save(name: Name, request: Request, state: State) -> dict[str, Any]:
     """Make a queue, or change its settings."""
     given: QueueIn = parsed(QueueIn, await read_json(request))
@@ -48,13 +55,13 @@ async def save(name: Name, request: Request, state: State) -> dict[str, Any]:
     return await show(name, state)
 
 
-@router.post("/{name}/pause", response_model=Queue, responses=answers(404))
+@router.post("/{name}/pause", response_model=Queue, responses=answers(404), dependencies=[OPERATES])
 async def pause(name: Name, state: State, note: NoteQuery = None) -> dict[str, Any]:
     """Pause: no job of it starts; those that run go on."""
     return await _pause(state, name, True, note)
 
 
-@router.post("/{name}/resume", response_model=Queue, responses=answers(404))
+@router.post("/{name}/resume", response_model=Queue, responses=answers(404), dependencies=[OPERATES])
 async def resume(name: Name, state: State) -> dict[str, Any]:
     """Resume."""
     answer = await _pause(state, name, False, None)

@@ -15,8 +15,9 @@ from mainspring.runtime.submit import submit_in
 from mainspring.store import fleet, schedules
 from mainspring.store.pool import Conn
 from mainspring.store.schedules import StoredSchedule
+from mainspring_services.api.access import OPERATES, READS, SUBMITS
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.openapi import BODY_PROBLEMS, answers, takes
+from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
 from mainspring_services.api.schemas.common import Limit, Name, NameText, NoteQuery
 from mainspring_services.api.schemas.jobs import Job
 from mainspring_services.api.schemas.schedules import (
@@ -33,7 +34,7 @@ from mainspring_services.api.schemas.schedules import (
 )
 from mainspring_services.api.state import ApiState, State
 
-router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=answers(422, 503))
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=USUAL_PROBLEMS)
 EXAMPLE = {"task": "reports.daily", "cron": "0 6 * * *", "timezone": "Europe/Berlin"}
 
 
@@ -43,6 +44,7 @@ EXAMPLE = {"task": "reports.daily", "cron": "0 6 * * *", "timezone": "Europe/Ber
     response_model=Schedule,
     responses={**answers(409), **BODY_PROBLEMS},
     openapi_extra=takes(NamedScheduleIn, {"name": "daily-report", **EXAMPLE}),
+    dependencies=[OPERATES],
 )
 async def create(request: Request, state: State) -> dict[str, Any]:
     """Create a schedule; 409 when its name is taken."""
@@ -57,7 +59,13 @@ async def create(request: Request, state: State) -> dict[str, Any]:
     return schedule_out(await state.database.run_in_transaction(work))
 
 
-@router.put("/{name}", response_model=Schedule, responses=BODY_PROBLEMS, openapi_extra=takes(ScheduleIn, EXAMPLE))
+@router.put(
+    "/{name}",
+    response_model=Schedule,
+    responses=BODY_PROBLEMS,
+    openapi_extra=takes(ScheduleIn, EXAMPLE),
+    dependencies=[OPERATES],
+)
 async def save(name: Name, request: Request, state: State) -> dict[str, Any]:
     """Create or replace a schedule."""
     given: ScheduleIn = parsed(ScheduleIn, await read_json(request))
@@ -81,7 +89,7 @@ async def _found(connection: Conn, name: str) -> StoredSchedule:
     return one
 
 
-@router.get("", response_model=SchedulePage)
+@router.get("", response_model=SchedulePage, dependencies=[READS])
 async def list_all(
     state: State,
     cursor: Annotated[NameText | None, Query(description="The `next` of the page before.")] = None,
@@ -97,6 +105,7 @@ async def list_all(
     response_model=FireTimes,
     responses=BODY_PROBLEMS,
     openapi_extra=takes(PreviewIn, {"cron": "0 6 * * *", "timezone": "Europe/Berlin", "start": "2026-03-01T00:00:00Z"}),
+    dependencies=[READS],
 )
 async def preview(request: Request) -> dict[str, Any]:
     """The fire times of an expression in [start, until), at most 1000."""
@@ -108,13 +117,13 @@ async def preview(request: Request) -> dict[str, Any]:
     return {"fire_times": list(times)}
 
 
-@router.get("/{name}", response_model=Schedule, responses=answers(404))
+@router.get("/{name}", response_model=Schedule, responses=answers(404), dependencies=[READS])
 async def show(name: Name, state: State) -> dict[str, Any]:
     """A schedule."""
     return schedule_out(await state.database.run(lambda connection: _found(connection, name)))
 
 
-@router.delete("/{name}", status_code=204, response_class=Response, responses=answers(404))
+@router.delete("/{name}", status_code=204, response_class=Response, responses=answers(404), dependencies=[OPERATES])
 async def delete(name: Name, state: State) -> Response:
     """Delete a schedule; the jobs it made stay."""
     if not await state.database.run(lambda connection: schedules.delete(connection, name)):
@@ -122,7 +131,7 @@ async def delete(name: Name, state: State) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{name}/fires", response_model=FirePage)
+@router.get("/{name}/fires", response_model=FirePage, dependencies=[READS])
 async def fires(
     name: Name,
     state: State,
@@ -136,13 +145,13 @@ async def fires(
     return {"items": items, "next": items[-1]["nominal_at"] if len(items) == limit else None}
 
 
-@router.post("/{name}/pause", response_model=Schedule, responses=answers(404))
+@router.post("/{name}/pause", response_model=Schedule, responses=answers(404), dependencies=[OPERATES])
 async def pause(name: Name, state: State, note: NoteQuery = None) -> dict[str, Any]:
     """Pause: nothing fires until it is resumed."""
     return await _set_paused(state, name, True, note)
 
 
-@router.post("/{name}/resume", response_model=Schedule, responses=answers(404))
+@router.post("/{name}/resume", response_model=Schedule, responses=answers(404), dependencies=[OPERATES])
 async def resume(name: Name, state: State) -> dict[str, Any]:
     """Resume: it waits for its first nominal time after now."""
     return await _set_paused(state, name, False, None)
@@ -164,6 +173,7 @@ async def _set_paused(state: ApiState, name: str, paused: bool, note: str | None
     status_code=201,
     response_class=Response,
     responses={201: {"model": Job, "description": "Its job is accepted."}, **answers(404)},
+    dependencies=[SUBMITS],
 )
 async def trigger(name: Name, state: State) -> Response:
     """Make a job of it now, beside its nominal times."""
