@@ -193,6 +193,14 @@ def test_a01_a_key_gives_its_answer_again_and_refuses_another_request(api: Api) 
         assert errors_of(api.http.post("/v1/jobs", json={"task": "t"}, headers={"Idempotency-Key": bad}))
 
 
+def test_o01_the_caller_s_trace_is_kept_and_a_malformed_one_is_no_error(api: Api) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    for header, kept in ((f"00-{trace}-00f067aa0ba902b7-01", trace), ("nonsense", None), ("x" * 2048, None)):
+        accepted = api.http.post("/v1/jobs", json={"task": "t"}, headers={"traceparent": header})
+        assert accepted.status_code == 201
+        assert api.http.get(f"/v1/jobs/{accepted.json()['id']}").json()["trace_id"] == kept
+
+
 def test_a02_fifty_at_once_with_one_key_are_one_job(api: Api) -> None:
     async def send_all() -> list[httpx.Response]:
         async with httpx.AsyncClient(base_url=api.url, timeout=30) as client:

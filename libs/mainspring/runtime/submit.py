@@ -161,7 +161,7 @@ def _answer(job: NewJob) -> str:
         "schedule": request.schedule,
         "nominal_at": request.nominal_at.isoformat() if request.nominal_at else None,
         "worker": None,
-        "trace_id": None,
+        "trace_id": request.traceparent.split("-")[1] if request.traceparent else None,
     }
     # The payload is JSON text already: put it in its place instead of reading and writing it again.
     return json.dumps(body).replace('"payload": null', f'"payload": {request.payload}', 1)

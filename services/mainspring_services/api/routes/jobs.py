@@ -12,6 +12,7 @@ from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import FINAL
 from mainspring.domain.states import State as JobState
+from mainspring.domain.trace import usable_traceparent
 from mainspring.runtime.submit import Accepted
 from mainspring.store import attempts, job_lists, jobs
 from mainspring.store.pool import Conn
@@ -63,7 +64,8 @@ LOCATION = {"Location": {"description": "The job's own address.", "schema": {"ty
 )
 async def submit(request: Request, state: State) -> Response:
     """Submit a job."""
-    one = parsed(JobIn, await read_json(request)).request(request.headers.get("idempotency-key"))
+    traceparent = usable_traceparent(request.headers.get("traceparent"))
+    one = parsed(JobIn, await read_json(request)).request(request.headers.get("idempotency-key"), traceparent)
     state.schemas.check(one)
     accepted = await state.submitter.submit(one)
     headers = {"Location": f"/v1/jobs/{accepted.id}"} | (
