@@ -8,19 +8,25 @@ With ``connection=`` a job is inserted in the caller's own transaction: it exist
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from mainspring.domain.errors import NotFound
+from mainspring.domain.errors import JobFailed, NotFinished, NotFound
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import State
 from mainspring.runtime.submit import Submitter, submit_in
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
 from mainspring.store.pool import Database
+
+#: How often the row is read while a result is waited for.
+RESULT_POLL_SECONDS = 0.1
 
 
 class Client:
@@ -81,9 +87,33 @@ class Client:
             raise NotFound(f"no job {job_id}")
         return found
 
+    async def result(self, job_id: UUID, *, wait: timedelta = timedelta(0)) -> Any:
+        """The job's result as JSON values, once it has succeeded; waits up to ``wait`` for its end.
+
+        Raises NotFound; JobFailed when it is dead or cancelled; NotFinished when it hasn't ended in time.
+        """
+        deadline = time.monotonic() + wait.total_seconds()
+        while True:
+            row = await self._database.run(lambda connection: jobs.get(connection, job_id))
+            if row is None:
+                raise NotFound(f"no job {job_id}")
+            state = State(row["state"])
+            if state is State.SUCCEEDED:
+                return None if row["result"] is None else json.loads(row["result"])
+            if state.is_final:
+                raise JobFailed(f"job {job_id} is {state.value}: {_why(row)}")
+            if time.monotonic() >= deadline:
+                raise NotFinished(f"job {job_id} is {state.value}")
+            await asyncio.sleep(RESULT_POLL_SECONDS)
+
     async def cancel(self, job_id: UUID) -> State:
         """Cancel a job; returns its state afterwards (``running``: its worker is stopping it). Raises NotFound."""
         found = await self._database.run_in_transaction(lambda connection: jobs.cancel(connection, job_id, "client"))
         if found is None:
             raise NotFound(f"no job {job_id}")
         return found
+
+
+def _why(row: Any) -> str:
+    error = json.loads(row["error"]) if row["error"] else None
+    return f"{error['type']}: {error['message']}" if error else str(row["reason"])

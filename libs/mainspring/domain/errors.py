@@ -6,6 +6,8 @@ MainspringError
 ├── Forbidden             the caller's API key isn't good for this
 ├── NotFound              the named thing doesn't exist
 ├── Conflict              the thing exists, in a state that doesn't allow the request
+│   ├── NotFinished       the job hasn't ended yet
+│   └── JobFailed         the job is dead or cancelled
 ├── StaleFence            a write carried an old fence or claim id, and changed nothing
 ├── UnreadableMessage     a broker message is not one of ours
 ├── Unavailable           a server can't be reached or refuses work for now; trying again is right
@@ -50,6 +52,14 @@ class NotFound(MainspringError):
 
 class Conflict(MainspringError):
     """The request doesn't fit the state that the thing is in."""
+
+
+class NotFinished(Conflict):
+    """A result is asked for that isn't there yet."""
+
+
+class JobFailed(Conflict):
+    """A result is asked for that will never be there: the job is dead or cancelled."""
 
 
 class StaleFence(MainspringError):
