@@ -12,8 +12,10 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
+from mainspring.domain.job import JobRequest
 from mainspring.domain.states import State
-from mainspring.store.pool import Database
+from mainspring.runtime.submit import submit_in
+from mainspring.store.pool import Database, connect
 
 from .api import Api
 from .rows import put_job
@@ -191,6 +193,25 @@ def test_a01_a_key_gives_its_answer_again_and_refuses_another_request(api: Api) 
     assert errors_of(api.http.post("/v1/jobs", json={"task": "u"}, headers=key)) == ["idempotency_key"]
     for bad in ("", "k" * 256, "k" * 10_000):
         assert errors_of(api.http.post("/v1/jobs", json={"task": "t"}, headers={"Idempotency-Key": bad}))
+
+
+async def test_a01_a_key_that_an_open_transaction_holds_is_409_for_its_own_caller_alone(api: Api) -> None:
+    holder = await connect(api.database_url, "test")
+    try:
+        transaction = holder.transaction()
+        await transaction.start()
+        await submit_in(holder, [JobRequest("t", idempotency_key="held")])
+        async with httpx.AsyncClient(base_url=api.url, timeout=30) as client:
+            one = client.post
+            answers = await asyncio.gather(
+                *(one("/v1/jobs", json={"task": "t", "idempotency_key": key}) for key in ("held", "free", "free-too"))
+            )
+            assert [answer.status_code for answer in answers] == [409, 201, 201]
+            await transaction.commit()
+            again = await one("/v1/jobs", json={"task": "t", "idempotency_key": "held"})
+        assert (again.status_code, again.headers["idempotency-replayed"]) == (201, "true")
+    finally:
+        await holder.close()
 
 
 def test_o01_the_caller_s_trace_is_kept_and_a_malformed_one_is_no_error(api: Api) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
-from mainspring.domain.errors import InvalidInput
+from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.domain.ids import uuid7
 from mainspring.domain.job import JobRequest
 from mainspring.domain.retry import DEFAULT
@@ -112,10 +112,13 @@ def _new_job(row: Any, request: JobRequest) -> NewJob:
 async def reserve_keys(connection: Conn, keys: Sequence[tuple[str, UUID, bytes]]) -> set[str]:
     """Reserve idempotency keys (key, job id, request hash), sorted by key; return those that were free.
 
-    Waits for another transaction that is reserving one of them, for at most its lock_timeout.
+    Waits for another transaction that is reserving one of them, for at most its lock_timeout; then raises Conflict.
     """
     names, ids, hashes = zip(*sorted(keys), strict=True)
-    return {row["key"] for row in await connection.fetch(_SQL["reserve_keys"], names, ids, hashes)}
+    try:
+        return {row["key"] for row in await connection.fetch(_SQL["reserve_keys"], names, ids, hashes)}
+    except asyncpg.LockNotAvailableError:
+        raise Conflict("the idempotency key is in use by a request that has not ended; ask again") from None
 
 
 async def read_keys(connection: Conn, keys: Sequence[str]) -> dict[str, ReservedKey]:
