@@ -45,6 +45,12 @@ class Link:
         """True once the connection is of no more use."""
         return self.lost.is_set() or self._connection.is_closed
 
+    @property
+    def server_version(self) -> str:
+        """The broker's release, such as ``3.10.8``; empty once the connection is lost."""
+        transport = self._connection.transport
+        return "" if transport is None else str(transport.connection.server_properties.get("version", ""))
+
     async def channel(self, *, confirms: bool = False) -> AbstractChannel:
         """Open a channel; with ``confirms``, a returned message raises in its publish. Raises BrokerUnavailable."""
         with translated("channel"):

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from mainspring.cli import dead_letters, dev, jobs, keys, migrate, queues, schedules, services
+from mainspring.cli import dead_letters, dev, doctor, jobs, keys, migrate, queues, schedules, services
 from mainspring.domain.errors import InvalidInput, MainspringError, Misconfigured, NotFound, Unavailable
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 services.add_to(app)
 app.command("migrate")(migrate.migrate)
 app.command("dev")(dev.dev)
+app.command("doctor")(doctor.doctor)
 app.command("submit")(jobs.submit)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(schedules.app, name="schedules")

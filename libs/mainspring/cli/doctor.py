@@ -1,0 +1,39 @@
+"""``mainspring doctor``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import asdict
+
+import httpx
+import typer
+
+from mainspring.cli.api_client import DEFAULT_URL
+from mainspring.cli.output import Json, show_list
+from mainspring.runtime.diagnosis import Finding, diagnose
+from mainspring.runtime.settings import Settings, read
+from mainspring.telemetry import logs
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check the servers, the schema, the clocks and the fleet; say how to mend what is wrong. Exit 1 when anything is.
+
+    Reads MAINSPRING_DATABASE_URL, MAINSPRING_AMQP_URL and MAINSPRING_API_URL.
+    """
+    logs.configure("doctor", "WARNING")
+    findings = [*asyncio.run(diagnose(read(Settings))), _api()]
+    items = [asdict(one) | {"is_ok": one.is_ok if as_json else "ok" if one.is_ok else "NOT OK"} for one in findings]
+    show_list({"items": items, "next": None}, ("is_ok", "check", "found", "mend"), as_json)
+    if not all(one.is_ok for one in findings):
+        raise typer.Exit(1)
+
+
+def _api() -> Finding:
+    url = os.environ.get("MAINSPRING_API_URL", DEFAULT_URL)
+    try:
+        answer = httpx.get(f"{url}/readyz", timeout=5)
+    except httpx.HTTPError as error:
+        return Finding("api", False, f"{url}: {error}", "start `mainspring api`, or set MAINSPRING_API_URL")
+    found = f"{url}: HTTP {answer.status_code}"
+    return Finding("api", answer.is_success, found, "" if answer.is_success else "look at the api's log")

@@ -1,0 +1,127 @@
+"""What is wrong with an installation, check by check, and how to mend it: ``mainspring doctor``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mainspring.broker import topology
+from mainspring.broker.connection import connect, missing_queues
+from mainspring.domain.errors import MainspringError
+from mainspring.domain.zones import zone_data_version
+from mainspring.runtime.settings import Settings
+from mainspring.store import fleet, migrate, server
+from mainspring.store.pool import Conn, Database
+
+LEAST_POSTGRES = 150_000
+LEAST_RABBITMQ = (3, 10)
+#: More than this, and times on this machine's screens and in Postgres tell different stories.
+MOST_OFFSET = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: what was found, and what to do when it isn't well."""
+
+    check: str
+    is_ok: bool
+    found: str
+    mend: str = ""
+
+
+async def diagnose(settings: Settings) -> list[Finding]:
+    """Check the servers, the schema, the topology, the clocks and the fleet, from here."""
+    async with Database(settings.database_url, "doctor", most=1) as database:
+        try:
+            return [*await database.run(_of_database), *await _of_broker(settings, await database.run(_queue_names))]
+        except MainspringError as error:
+            reached = Finding("postgres", False, str(error), "check MAINSPRING_DATABASE_URL, and that Postgres runs")
+            return [reached, *await _of_broker(settings, [])]
+
+
+async def _of_database(connection: Conn) -> list[Finding]:
+    before = time.time()
+    facts = await server.facts(connection)
+    offset = (before + time.time()) / 2 - facts["now"].timestamp()
+    findings = [
+        Finding("postgres", True, f"answers, version {facts['version']}"),
+        _judged("postgres version", facts["version_number"] >= LEAST_POSTGRES, facts["version"], "use 15 or newer"),
+        _judged(
+            "postgres writes",
+            not facts["read_only"],
+            "read-only" if facts["read_only"] else "takes writes",
+            "point MAINSPRING_DATABASE_URL at the primary",
+        ),
+        _judged("clock", abs(offset) <= MOST_OFFSET, f"{offset * 1000:+.0f} ms from Postgres's", "run NTP on both"),
+        Finding("zone data", True, zone_data_version()),
+        await _of_schema(connection),
+    ]
+    return findings + (await _of_fleet(connection) if findings[-1].is_ok else [])
+
+
+async def _of_schema(connection: Conn) -> Finding:
+    try:
+        problem = await migrate.check(connection)
+    except MainspringError as error:
+        return Finding("schema", False, str(error), "use a newer release of Mainspring")
+    return _judged("schema", problem is None, problem or "fits this release", "run `mainspring migrate`")
+
+
+async def _of_fleet(connection: Conn) -> list[Finding]:
+    served = {queue for worker in await fleet.workers(connection) for queue in worker["queues"]}
+    unserved = [one.name for one in await fleet.queues(connection) if one.name not in served]
+    has_leader = await server.has_leader(connection)
+    return [
+        _judged(
+            "scheduler",
+            has_leader,
+            "one leads" if has_leader else "none has the lease",
+            "start `mainspring scheduler`",
+        ),
+        _judged(
+            "workers",
+            not unserved,
+            f"nobody serves {', '.join(unserved[:10])}" if unserved else "every queue is served",
+            "start `mainspring worker` with the modules of its tasks",
+        ),
+    ]
+
+
+async def _queue_names(connection: Conn) -> list[str]:
+    if await migrate.check(connection) is not None:
+        return []
+    return [one.name for one in await fleet.queues(connection)]
+
+
+async def _of_broker(settings: Settings, queues: Iterable[str]) -> list[Finding]:
+    try:
+        link = await connect(settings.amqp_url, "doctor")
+    except MainspringError as error:
+        return [Finding("rabbitmq", False, str(error), "check MAINSPRING_AMQP_URL, and that RabbitMQ runs")]
+    try:
+        wanted = [one.name for one in topology.fixed().queues]
+        for name in queues:
+            wanted += [one.name for one in topology.for_queue(name).queues]
+        missing = await missing_queues(link, wanted)
+        version = link.server_version
+        return [
+            Finding("rabbitmq", True, f"answers, version {version}"),
+            _judged("rabbitmq version", _numbers(version) >= LEAST_RABBITMQ, version, "use 3.10 or newer"),
+            _judged(
+                "topology",
+                not missing,
+                f"{len(missing)} of {len(wanted)} queues are missing" if missing else f"{len(wanted)} queues are there",
+                "start `mainspring scheduler`: it declares them",
+            ),
+        ]
+    finally:
+        await link.close()
+
+
+def _judged(check: str, is_ok: bool, found: str, mend: str) -> Finding:
+    return Finding(check, is_ok, found, "" if is_ok else mend)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

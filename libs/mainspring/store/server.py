@@ -1,0 +1,20 @@
+"""What a person asks of the Postgres server itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainspring.store.pool import Conn
+from mainspring.store.sql import load
+
+_SQL = load("server")
+
+
+async def facts(connection: Conn) -> Any:
+    """Its version, whether it takes writes, and its clock."""
+    return await connection.fetchrow(_SQL["facts"])
+
+
+async def has_leader(connection: Conn) -> bool:
+    """Whether some scheduler holds the leader's lease: at least one lives."""
+    return bool(await connection.fetchval(_SQL["has_leader"]))
