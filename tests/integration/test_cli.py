@@ -18,8 +18,10 @@ def rows(api: Api) -> None:
     some_rows(api)
 
 
-def mainspring(api: Api, *arguments: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"MAINSPRING_API_URL": url or api.url, "COLUMNS": "200"}
+def mainspring(
+    api: Api, *arguments: str, url: str | None = None, columns: int = 200
+) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"MAINSPRING_API_URL": url or api.url, "COLUMNS": str(columns)}
     command = [sys.executable, "-m", "mainspring.cli.main", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
@@ -45,6 +47,11 @@ def test_lists_gather_their_pages_and_say_on_stderr_that_there_is_more(api: Api)
     assert done.stdout.count("cli.many") == 2
     assert "more with --limit" in done.stderr
     assert len(document(api, "jobs", "list", "--queue", "many", "--limit", "5000")["items"]) == 3
+
+
+def test_a_narrow_screen_cuts_no_id(api: Api) -> None:
+    job = document(api, "submit", "cli.narrow", "--queue", "narrow")
+    assert job["id"] in mainspring(api, "jobs", "list", "--queue", "narrow", columns=80).stdout
 
 
 def test_an_empty_list_prints_nothing_on_stdout(api: Api) -> None:

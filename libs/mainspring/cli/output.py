@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+_ID_WIDTH = 36
 Limit = Annotated[int, typer.Option(min=1, help="How many at most.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -35,17 +36,23 @@ def show_list(page: dict[str, Any], columns: Sequence[str], as_json: bool) -> No
     if not page["items"]:
         say("none")
         return
-    table = Table(*columns)
+    table = Table()
+    for name in columns:
+        # An id is there to be copied: it is never cut.
+        table.add_column(name, min_width=_ID_WIDTH if name == "id" else None)
     for item in page["items"]:
-        table.add_row(*(_cell(item.get(name)) for name in columns))
+        table.add_row(*(_cell(name, item.get(name)) for name in columns))
     Console().print(table)
     if page.get("next"):
         say(f"the first {len(page['items'])}; more with --limit")
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
     if value is None:
         return ""
+    if name.endswith("_at"):
+        # To the second; `--json` has the rest.
+        return str(value)[:19].replace("T", " ") + "Z"
     return ", ".join(map(str, value)) if isinstance(value, list) else escape(str(value))
 
 
