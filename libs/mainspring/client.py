@@ -12,7 +12,6 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -58,14 +57,9 @@ class Client:
         ``connection``: an asyncpg connection inside the caller's transaction. Raises InvalidInput,
         DatabaseUnavailable.
         """
-        given: dict[str, Any] = {
-            "queue": queue,
-            "priority": priority,
-            "run_at": run_at,
-            "delay": delay,
-            "idempotency_key": idempotency_key,
-        }
-        wanted = replace(request, **{name: value for name, value in given.items() if value is not None})
+        wanted = request.with_options(
+            queue=queue, priority=priority, run_at=run_at, delay=delay, idempotency_key=idempotency_key
+        )
         if connection is not None:
             (accepted,) = await submit_in(connection, [wanted])
         else:

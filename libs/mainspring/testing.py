@@ -80,8 +80,9 @@ class _InlineContext(JobContext):
 
     async def end(self, *, commit: bool) -> None:
         """Commit what the handler wrote, or roll it back; nothing when it wrote nothing."""
-        if self._transaction is not None:
-            await (self._transaction.commit() if commit else self._transaction.rollback())
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            await (transaction.commit() if commit else transaction.rollback())
 
 
 async def run_inline(one: Task[Any, Any], request: JobRequest, *, connection: Any = None) -> InlineRun:
@@ -109,18 +110,16 @@ async def run_inline(one: Task[Any, Any], request: JobRequest, *, connection: An
 
 
 async def _attempt(one: Task[Any, Any], request: JobRequest, context: _InlineContext) -> Ending:
-    seconds = request.timeout.total_seconds() if request.timeout else None
+    deadline = asyncio.timeout(request.timeout.total_seconds() if request.timeout else None)
     try:
-        async with asyncio.timeout(seconds):
+        async with deadline:
             value = await _call(one, context, one.arguments_from(request.payload))
         result = json_text(one.returns.dump_python(value, mode="json", warnings=False), "result")
-    except TimeoutError as error:
-        await context.end(commit=False)
-        return replace(ending_of(error), outcome=Outcome.TIMED_OUT)
+        await context.end(commit=True)
     except Exception as error:  # noqa: BLE001  whatever a handler raises becomes an outcome, as in a worker
         await context.end(commit=False)
-        return ending_of(error)
-    await context.end(commit=True)
+        ending = ending_of(error)
+        return replace(ending, outcome=Outcome.TIMED_OUT) if deadline.expired() else ending
     return Ending(Outcome.SUCCEEDED, result=result)
 
 
@@ -148,14 +147,8 @@ class Recorder:
         connection: Any = None,  # noqa: ARG002  accepted as a client does; its transaction takes nothing back here
     ) -> UUID:
         """As ``Client.submit``: the request is checked and kept."""
-        given = {
-            "queue": queue,
-            "priority": priority,
-            "run_at": run_at,
-            "delay": delay,
-            "idempotency_key": idempotency_key,
-        }
-        self.requests.append(replace(request, **{name: value for name, value in given.items() if value is not None}))  # type: ignore[arg-type]
+        options = {"queue": queue, "priority": priority, "run_at": run_at, "delay": delay}
+        self.requests.append(request.with_options(idempotency_key=idempotency_key, **options))
         return uuid4()
 
     async def submit_many(self, requests: Sequence[JobRequest], *, connection: Any = None) -> list[UUID]:

@@ -36,6 +36,15 @@ async def test_run_in_place_a_failed_attempt_leaves_no_write(database: Database)
     assert (run.state, run.result, [row["attempt"] for row in rows]) == ("succeeded", 3, [3])
 
 
+async def test_run_in_place_a_commit_that_fails_is_a_failed_attempt(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.execute("CREATE TABLE ledger (attempt int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+        await connection.execute("INSERT INTO ledger VALUES (1)")
+        run = await run_inline(write, write.request(failures=0), connection=connection)
+    assert [attempt.outcome for attempt in run.attempts] == ["failed", "succeeded"]
+    assert run.result == 2
+
+
 async def test_run_in_place_without_a_connection_a_transaction_is_an_error_that_says_so() -> None:
     run = await run_inline(write, write.request(failures=0))
     assert run.state == "dead"

@@ -69,3 +69,16 @@ def test_servers_that_are_away_and_a_missing_schema_are_found(stack: Stack) -> N
         assert (found["schema"]["is_ok"], found["schema"]["mend"]) == (False, "run `mainspring migrate`")
     finally:
         stack.postgres.drop_database("empty_for_doctor")
+
+
+def test_a_schema_of_a_newer_release_is_found_and_the_rest_is_checked_all_the_same(
+    stack: Stack, database_url: str, vhost_url: str
+) -> None:
+    stack.postgres.execute(
+        "INSERT INTO mainspring.schema_migrations (version, name, phase, breaking, checksum)"
+        " VALUES (9999, '9999_new', 'contract', true, '')",
+        database_url,
+    )
+    _, found = doctor(MAINSPRING_DATABASE_URL=database_url, MAINSPRING_AMQP_URL=vhost_url)
+    assert (found["schema"]["is_ok"], found["schema"]["mend"]) == (False, "use a newer release of Mainspring")
+    assert (found["postgres"]["is_ok"], found["rabbitmq"]["is_ok"]) == (True, True)

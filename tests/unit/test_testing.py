@@ -82,6 +82,16 @@ async def test_a_deadline_is_a_timeout():
     assert (run.state, run.attempts[0].outcome) == ("dead", "timed_out")
 
 
+@task("t.outside", retry=RetryPolicy(max_attempts=1))
+async def outside(ctx: JobContext) -> None:
+    raise TimeoutError("the gateway")
+
+
+async def test_a_timeout_that_the_handler_raises_is_a_failure_of_its_own():
+    run = await run_inline(outside, outside.request())
+    assert (run.attempts[0].outcome, run.attempts[0].error.message) == ("failed", "the gateway")
+
+
 async def test_another_task_s_request_is_refused():
     with pytest.raises(InvalidInput, match="task"):
         await run_inline(plain, slow.request())

@@ -91,10 +91,13 @@ class ServiceProcess:
         return self._process is not None and self._process.poll() is None
 
     def wait(self, timeout: float = STOP_SECONDS) -> int:
-        """Wait for the end; returns the exit code. Raises subprocess.TimeoutExpired."""
+        """Wait for the end; returns the exit code. Raises RefusedError with the end of the log."""
         if self._process is None:
             raise RefusedError(f"{self.name} doesn't run")
-        return self._process.wait(timeout)
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise RefusedError(f"{self.name} still runs after {timeout:g} s:\n{self.log_tail()}") from None
 
     def wait_ready(self, timeout: float = READY_SECONDS) -> None:
         """Wait until /readyz says so. Raises RefusedError with the end of the log."""
@@ -122,7 +125,7 @@ class ServiceProcess:
             raise RefusedError(f"{self.name} doesn't run")
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signum)
-        return self._process.wait(timeout)
+        return self.wait(timeout)
 
 
 class Fleet:
@@ -174,7 +177,7 @@ class Fleet:
         for one in running:
             try:
                 one.wait()
-            except subprocess.TimeoutExpired:
+            except RefusedError:
                 one.kill()
 
 

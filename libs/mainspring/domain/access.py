@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
 _PREFIX = "msk"
-_SECRET_BYTES = 32
 
 
 class Scope(StrEnum):
@@ -43,11 +41,6 @@ class ApiKey:
 def hash_of(secret: str) -> bytes:
     """What is stored of a secret."""
     return hashlib.sha256(secret.encode()).digest()
-
-
-def new_secret() -> str:
-    """A secret of 256 bits."""
-    return secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def key_text(key_id: UUID, secret: str) -> str:

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -76,6 +76,10 @@ class JobRequest:
         _check_span("delay_seconds", self.delay, timedelta(0), timedelta(days=3660))
         check_key(self.idempotency_key)
         _check_tags(self.tags)
+
+    def with_options(self, **options: Any) -> JobRequest:
+        """The same request with those of ``options`` (its fields by name) that are not None. Raises InvalidInput."""
+        return replace(self, **{name: value for name, value in options.items() if value is not None})
 
 
 def check_name(field: str, name: object) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mainspring.runtime.loop import Pass
 from mainspring.store import fleet
-from mainspring.store.pool import Database
+from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
 
 CLOCK_SECONDS = 10.0
@@ -22,11 +22,16 @@ class ClockOffset:
     database: Database
 
     async def run_once(self) -> Pass:
-        """Measure once, from the middle of the round trip."""
-        before = time.time()
-        now = await self.database.run(fleet.now)
-        metrics.CLOCK_OFFSET.set((before + time.time()) / 2 - now.timestamp())
+        """Measure once."""
+        metrics.CLOCK_OFFSET.set(await self.database.run(offset))
         return Pass()
+
+
+async def offset(connection: Conn) -> float:
+    """Seconds that this process's wall clock is ahead of Postgres's, from the middle of a round trip."""
+    before = time.time()
+    now = await fleet.now(connection)
+    return (before + time.time()) / 2 - now.timestamp()
 
 
 class StepDetector:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mainspring.broker import topology
 from mainspring.broker.connection import connect, missing_queues
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.zones import zone_data_version
+from mainspring.runtime import clock
 from mainspring.runtime.settings import Settings
 from mainspring.store import fleet, migrate, server
 from mainspring.store.pool import Conn, Database
@@ -34,16 +34,17 @@ async def diagnose(settings: Settings) -> list[Finding]:
     """Check the servers, the schema, the topology, the clocks and the fleet, from here."""
     async with Database(settings.database_url, "doctor", most=1) as database:
         try:
-            return [*await database.run(_of_database), *await _of_broker(settings, await database.run(_queue_names))]
+            findings, queues = await database.run(_of_database)
         except MainspringError as error:
-            reached = Finding("postgres", False, str(error), "check MAINSPRING_DATABASE_URL, and that Postgres runs")
-            return [reached, *await _of_broker(settings, [])]
+            mend = "check MAINSPRING_DATABASE_URL, and that Postgres runs"
+            findings, queues = [Finding("postgres", False, str(error), mend)], []
+    return findings + await _of_broker(settings, queues)
 
 
-async def _of_database(connection: Conn) -> list[Finding]:
-    before = time.time()
+async def _of_database(connection: Conn) -> tuple[list[Finding], list[str]]:
+    """The findings, and the names of the queues, which are unknown while the schema doesn't fit."""
     facts = await server.facts(connection)
-    offset = (before + time.time()) / 2 - facts["now"].timestamp()
+    ahead = await clock.offset(connection)
     findings = [
         Finding("postgres", True, f"answers, version {facts['version']}"),
         _judged("postgres version", facts["version_number"] >= LEAST_POSTGRES, facts["version"], "use 15 or newer"),
@@ -53,11 +54,14 @@ async def _of_database(connection: Conn) -> list[Finding]:
             "read-only" if facts["read_only"] else "takes writes",
             "point MAINSPRING_DATABASE_URL at the primary",
         ),
-        _judged("clock", abs(offset) <= MOST_OFFSET, f"{offset * 1000:+.0f} ms from Postgres's", "run NTP on both"),
+        _judged("clock", abs(ahead) <= MOST_OFFSET, f"{ahead * 1000:+.0f} ms from Postgres's", "run NTP on both"),
         Finding("zone data", True, zone_data_version()),
         await _of_schema(connection),
     ]
-    return findings + (await _of_fleet(connection) if findings[-1].is_ok else [])
+    if not findings[-1].is_ok:
+        return findings, []
+    queues = [one.name for one in await fleet.queues(connection)]
+    return findings + await _of_fleet(connection, queues), queues
 
 
 async def _of_schema(connection: Conn) -> Finding:
@@ -68,9 +72,9 @@ async def _of_schema(connection: Conn) -> Finding:
     return _judged("schema", problem is None, problem or "fits this release", "run `mainspring migrate`")
 
 
-async def _of_fleet(connection: Conn) -> list[Finding]:
+async def _of_fleet(connection: Conn, queues: Sequence[str]) -> list[Finding]:
     served = {queue for worker in await fleet.workers(connection) for queue in worker["queues"]}
-    unserved = [one.name for one in await fleet.queues(connection) if one.name not in served]
+    unserved = [name for name in queues if name not in served]
     has_leader = await server.has_leader(connection)
     return [
         _judged(
@@ -88,13 +92,7 @@ async def _of_fleet(connection: Conn) -> list[Finding]:
     ]
 
 
-async def _queue_names(connection: Conn) -> list[str]:
-    if await migrate.check(connection) is not None:
-        return []
-    return [one.name for one in await fleet.queues(connection)]
-
-
-async def _of_broker(settings: Settings, queues: Iterable[str]) -> list[Finding]:
+async def _of_broker(settings: Settings, queues: Sequence[str]) -> list[Finding]:
     try:
         link = await connect(settings.amqp_url, "doctor")
     except MainspringError as error:

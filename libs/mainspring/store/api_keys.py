@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection
 from typing import Any
 from uuid import UUID, uuid4
 
-from mainspring.domain.access import ApiKey, Scope, hash_of, key_text, new_secret
+from mainspring.domain.access import ApiKey, Scope, hash_of, key_text
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
 _SQL = load("api_keys")
+_SECRET_BYTES = 32
 
 
 async def create(connection: Conn, name: str, scopes: Collection[Scope]) -> tuple[UUID, str]:
     """Make a key; returns its id and its text, which nobody can read again."""
-    key_id, secret = uuid4(), new_secret()
+    key_id, secret = uuid4(), secrets.token_urlsafe(_SECRET_BYTES)
     await connection.execute(_SQL["create"], key_id, name, hash_of(secret), [scope.value for scope in scopes])
     return key_id, key_text(key_id, secret)
 

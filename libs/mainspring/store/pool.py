@@ -80,7 +80,7 @@ class Database:
         self._planner = {} if runs_handlers else _PINNED
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
-        # Taken from the pool and kept at hand: through the pool a statement costs twice the time.
+        # Taken from the pool and kept at hand: on an idle system a SELECT 1 takes 1.0 ms through it, and 0.76 ms so.
         self._spare: list[tuple[PoolConnectionProxy, float]] = []
         self._waiting = 0
 

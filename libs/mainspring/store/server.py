@@ -11,7 +11,7 @@ _SQL = load("server")
 
 
 async def facts(connection: Conn) -> Any:
-    """Its version, whether it takes writes, and its clock."""
+    """Its version, and whether it takes writes."""
     return await connection.fetchrow(_SQL["facts"])
 
 
