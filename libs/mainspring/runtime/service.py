@@ -25,6 +25,8 @@ from mainspring.runtime.settings import Settings
 from mainspring.telemetry import logs
 
 log = logs.get_logger(__name__)
+#: A background task's clean-up takes no longer: two seconds for open requests, or for acknowledgements on their way.
+CLEAN_UP_SECONDS = 3.0
 
 
 class Service:
@@ -73,11 +75,16 @@ class Service:
             body.cancel()
 
     async def stop_tasks(self) -> None:
-        """Cancel the background tasks and wait for their end."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancel the background tasks and wait for their end.
+
+        A cancellation can be lost: before Python 3.12 `asyncio.wait_for`, which the drivers use, keeps one that comes
+        as its own wait ends. What still runs when its clean-up should be over is cancelled again.
+        """
+        tasks = set(self._tasks)
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=CLEAN_UP_SECONDS)
 
     def raise_failure(self) -> None:
         """Raise what ended a background task, if one failed."""
