@@ -40,7 +40,8 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_names(api: Api, mo
     some_rows(api)
     document = schemathesis.openapi.from_url(f"{api.url}/openapi.json")
     tried = 0
-    for result in document.get_all_operations():
+    # A stream has no end to wait for: test_api_events.py.
+    for result in document.exclude(path="/v1/events").get_all_operations():
         tried += _fuzz(result.ok(), mode)
     assert tried > 300
 

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from mainspring.domain.zones import zone_data_version
 from mainspring.telemetry import metrics
 from mainspring_services.api import openapi, problems
-from mainspring_services.api.routes import dead_letters, fleet, jobs, queues, schedules
+from mainspring_services.api.routes import dead_letters, events, fleet, jobs, queues, schedules
 from mainspring_services.api.settings import ApiSettings
 from mainspring_services.api.state import ApiState
 
@@ -23,7 +23,7 @@ def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     app.state.keys = parts.keys
     problems.install(app)
     openapi.install(app)
-    for module in (jobs, schedules, queues, dead_letters, fleet):
+    for module in (jobs, schedules, queues, dead_letters, fleet, events):
         app.include_router(module.router)
 
     @app.get("/livez", include_in_schema=False)

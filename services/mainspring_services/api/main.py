@@ -18,6 +18,7 @@ from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.telemetry.logs import get_logger
 from mainspring_services.api.app import make_app
+from mainspring_services.api.event_feed import FEED_SECONDS, EventFeed
 from mainspring_services.api.settings import ApiSettings
 from mainspring_services.api.state import ApiState
 
@@ -37,11 +38,13 @@ async def serve(service: Service) -> None:
         keys = KeyRing(database, is_off=settings.auth == "off", is_open=settings.is_open)
         await keys.run_once()
         settings.check_access(has_keys=keys.has_keys)
-        parts = ApiState(database, wake, Submitter(database, wake), schemas, keys, service.health)
+        feed = EventFeed(database)
+        parts = ApiState(database, wake, Submitter(database, wake), schemas, keys, feed, service.health)
         service.start_loops(
             [
                 Loop("payload_schemas", schemas.run_once, REFRESH_SECONDS),
                 Loop("keys", keys.run_once, KEYS_SECONDS),
+                Loop("event_feed", feed.run_once, FEED_SECONDS),
                 Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
             ]
         )
@@ -50,6 +53,7 @@ async def serve(service: Service) -> None:
         )
         log.info("listening", host=settings.host, port=listener.getsockname()[1], auth=settings.auth)
         await service.wait_for_stop()
+        feed.end()
         await service.stop_tasks()
 
 

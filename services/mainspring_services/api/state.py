@@ -13,6 +13,7 @@ from mainspring.runtime.payload_schema import PayloadSchemas
 from mainspring.runtime.submit import Submitter
 from mainspring.runtime.wake import Wake
 from mainspring.store.pool import Database
+from mainspring_services.api.event_feed import EventFeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class ApiState:
     submitter: Submitter
     schemas: PayloadSchemas
     keys: KeyRing
+    feed: EventFeed
     health: Health
 
 
