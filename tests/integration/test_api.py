@@ -186,6 +186,29 @@ def test_w07_numbers_come_back_digit_for_digit(api: Api) -> None:
     assert ids_of(api.http.get("/v1/jobs", params={"limit": 1})) == [job_id.json()["id"]]
 
 
+def test_a_repeated_trigger_makes_one_job(api: Api) -> None:
+    api.http.put("/v1/schedules/pressed", json={"task": "t", "cron": "0 6 * * *"})
+    before = api.count(JOBS)
+    key = {"Idempotency-Key": "press-1"}
+    first, again = (api.http.post("/v1/schedules/pressed/trigger", headers=key) for _ in range(2))
+    assert (first.status_code, first.json()) == (201, again.json())
+    assert again.headers["idempotency-replayed"] == "true"
+    assert api.count(JOBS) == before + 1
+    # The same key and task without the schedule is another request.
+    assert errors_of(api.http.post("/v1/jobs", json={"task": "t"}, headers=key)) == ["idempotency_key"]
+
+
+def test_a_repeated_creation_of_a_schedule_gets_the_first_answer(api: Api) -> None:
+    key = {"Idempotency-Key": "order-1"}  # used for a job elsewhere: the two kinds don't meet
+    body = {"name": "made-once", "task": "t", "cron": "0 6 * * *"}
+    first, again = (api.http.post("/v1/schedules", json=body, headers=key) for _ in range(2))
+    assert (first.status_code, first.json()) == (201, again.json())
+    assert (first.headers.get("idempotency-replayed"), again.headers["idempotency-replayed"]) == (None, "true")
+    assert errors_of(api.http.post("/v1/schedules", json=body | {"task": "u"}, headers=key)) == ["idempotency_key"]
+    assert errors_of(api.http.post("/v1/schedules", json=body, headers={"Idempotency-Key": "k" * 256}))
+    assert api.http.post("/v1/schedules", json=body).status_code == 409
+
+
 def test_a01_a_key_gives_its_answer_again_and_refuses_another_request(api: Api) -> None:
     key = {"Idempotency-Key": "order-1"}
     first = api.http.post("/v1/jobs", json={"task": "t", "payload": {"a": 1, "b": 2}}, headers=key)

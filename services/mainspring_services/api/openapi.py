@@ -41,6 +41,24 @@ USUAL_PROBLEMS = answers(401, 403, 422, 503)
 BODY_PROBLEMS = answers(408, 413)
 
 
+#: The parameter and the answer's header of a route whose repeats get the first answer again.
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "1 to 255 printable characters. A repeat gives the first answer again; another request is refused.",
+    "schema": {"type": "string"},
+}
+REPLAYED = {
+    "Idempotency-Replayed": {"description": "`true` when it was accepted earlier.", "schema": {"type": "string"}}
+}
+
+
+def replayed(is_replayed: bool) -> dict[str, str]:
+    """The header that tells a repeat from a first request."""
+    return {"Idempotency-Replayed": "true"} if is_replayed else {}
+
+
 def takes(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
     """The request body of a route, for its ``openapi_extra``."""
     _bodies.add(model)

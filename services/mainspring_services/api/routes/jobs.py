@@ -18,7 +18,7 @@ from mainspring.store import attempts, job_lists, jobs
 from mainspring.store.pool import Conn
 from mainspring_services.api.access import READS, SUBMITS, Operator
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
+from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
 from mainspring_services.api.schemas.jobs import (
     MOST_IN_BATCH,
     Job,
@@ -38,16 +38,6 @@ from mainspring_services.api.state import ApiState, State
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=USUAL_PROBLEMS)
 RESULT_POLL_SECONDS = 0.1
 EXAMPLE = {"task": "billing.charge", "payload": {"customer": "6f1f2e9c", "cents": 990}, "queue": "billing"}
-KEY = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "required": False,
-    "description": "1 to 255 printable characters. A repeat gives the first answer again; another request is refused.",
-    "schema": {"type": "string"},
-}
-REPLAYED = {
-    "Idempotency-Replayed": {"description": "`true` when it was accepted earlier.", "schema": {"type": "string"}}
-}
 LOCATION = {"Location": {"description": "The job's own address.", "schema": {"type": "string"}}}
 
 
@@ -69,9 +59,7 @@ async def submit(request: Request, state: State) -> Response:
     one = parsed(JobIn, await read_json(request)).request(request.headers.get("idempotency-key"), traceparent)
     state.schemas.check(one)
     accepted = await state.submitter.submit(one)
-    headers = {"Location": f"/v1/jobs/{accepted.id}"} | (
-        {"Idempotency-Replayed": "true"} if accepted.is_replayed else {}
-    )
+    headers = {"Location": f"/v1/jobs/{accepted.id}"} | replayed(accepted.is_replayed)
     return Response(accepted.answer, 201, headers, media_type="application/json")
 
 

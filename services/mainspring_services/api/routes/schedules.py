@@ -11,13 +11,15 @@ from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import Conflict, NotFound
 from mainspring.domain.job import JobRequest, check_instant
 from mainspring.domain.schedule import fire_times, make_trigger
-from mainspring.runtime.submit import submit_in
+from mainspring.domain.trace import usable_traceparent
+from mainspring.runtime.replay import once
+from mainspring.runtime.submit import Accepted, submit_in
 from mainspring.store import fleet, schedules
 from mainspring.store.pool import Conn
 from mainspring.store.schedules import StoredSchedule
 from mainspring_services.api.access import OPERATES, READS, SUBMITS
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
+from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
 from mainspring_services.api.schemas.common import Limit, Name, NameText, NoteQuery
 from mainspring_services.api.schemas.jobs import Job
 from mainspring_services.api.schemas.schedules import (
@@ -41,22 +43,30 @@ EXAMPLE = {"task": "reports.daily", "cron": "0 6 * * *", "timezone": "Europe/Ber
 @router.post(
     "",
     status_code=201,
-    response_model=Schedule,
-    responses={**answers(409), **BODY_PROBLEMS},
-    openapi_extra=takes(NamedScheduleIn, {"name": "daily-report", **EXAMPLE}),
+    response_class=Response,
+    responses={
+        201: {"model": Schedule, "description": "It fires from now on.", "headers": REPLAYED},
+        **answers(409),
+        **BODY_PROBLEMS,
+    },
+    openapi_extra={**takes(NamedScheduleIn, {"name": "daily-report", **EXAMPLE}), "parameters": [KEY]},
     dependencies=[OPERATES],
 )
-async def create(request: Request, state: State) -> dict[str, Any]:
+async def create(request: Request, state: State) -> Response:
     """Create a schedule; 409 when its name is taken."""
     given: NamedScheduleIn = parsed(NamedScheduleIn, await read_json(request))
     definition = ScheduleIn(**given.model_dump(exclude={"name"})).definition(given.name)
 
-    async def work(connection: Conn) -> StoredSchedule:
+    async def make(connection: Conn) -> str:
         if await schedules.lock(connection, definition.name) is not None:
             raise Conflict(f"there is a schedule {definition.name} already")
-        return await _save(connection, definition)
+        return Schedule(**schedule_out(await _save(connection, definition))).model_dump_json()
 
-    return schedule_out(await state.database.run_in_transaction(work))
+    key = request.headers.get("idempotency-key")
+    answer, is_replayed = await state.database.run_in_transaction(
+        lambda connection: once(connection, "schedule", key, repr(definition), lambda: make(connection))
+    )
+    return Response(answer, 201, replayed(is_replayed), media_type="application/json")
 
 
 @router.put(
@@ -172,23 +182,31 @@ async def _set_paused(state: ApiState, name: str, paused: bool, note: str | None
     "/{name}/trigger",
     status_code=201,
     response_class=Response,
-    responses={201: {"model": Job, "description": "Its job is accepted."}, **answers(404)},
+    responses={201: {"model": Job, "description": "Its job is accepted.", "headers": REPLAYED}, **answers(404, 409)},
+    openapi_extra={"parameters": [KEY]},
     dependencies=[SUBMITS],
 )
-async def trigger(name: Name, state: State) -> Response:
-    """Make a job of it now, beside its nominal times."""
+async def trigger(name: Name, request: Request, state: State) -> Response:
+    """Make a job of it now, beside its nominal times. The key of the request becomes the key of the job."""
 
-    async def work(connection: Conn) -> str:
+    async def work(connection: Conn) -> Accepted:
         one = await schedules.lock(connection, name)
         if one is None:
             raise NotFound(f"no schedule {name}")
         plan = one.definition()
-        request = JobRequest(
-            plan.task, plan.payload, queue=plan.queue, priority=plan.priority, tags=plan.tags, schedule=name
+        made = JobRequest(
+            plan.task,
+            plan.payload,
+            queue=plan.queue,
+            priority=plan.priority,
+            tags=plan.tags,
+            schedule=name,
+            idempotency_key=request.headers.get("idempotency-key"),
+            traceparent=usable_traceparent(request.headers.get("traceparent")),
         )
-        (accepted,) = await submit_in(connection, [request])
-        return accepted.answer
+        (accepted,) = await submit_in(connection, [made])
+        return accepted
 
-    answer = await state.database.run_in_transaction(work)
+    accepted = await state.database.run_in_transaction(work)
     state.wake.call()
-    return Response(answer, 201, media_type="application/json")
+    return Response(accepted.answer, 201, replayed(accepted.is_replayed), media_type="application/json")
