@@ -8,6 +8,7 @@ import signal
 import time
 
 import asyncpg
+from opentelemetry import trace
 
 from mainspring import JobContext, Permanent, RetryPolicy, task
 
@@ -67,6 +68,20 @@ async def fail(ctx: JobContext, *, times: int) -> int:
     if ctx.attempt <= times:
         raise ValueError(f"attempt {ctx.attempt}")
     return ctx.attempt
+
+
+@task("fleet.traced", queue="fleet", retry=QUICK)
+async def traced(ctx: JobContext) -> str | None:
+    """Traces a part of itself, and gives its context away."""
+    with trace.get_tracer("users").start_as_current_span("charge the card"):
+        return ctx.traceparent
+
+
+@task("fleet.traced_in_thread", queue="fleet", retry=QUICK)
+def traced_in_thread(ctx: JobContext) -> None:
+    """A plain function that traces a part of itself."""
+    with trace.get_tracer("users").start_as_current_span("charge the card"):
+        return
 
 
 @task("fleet.bad", queue="fleet")

@@ -23,6 +23,7 @@ from mainspring.runtime.submit import Submitter, submit_in
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
 from mainspring.store.pool import Database
+from mainspring.telemetry.tracing import current_traceparent
 
 #: How often the row is read while a result is waited for.
 RESULT_POLL_SECONDS = 0.1
@@ -54,11 +55,18 @@ class Client:
     ) -> UUID:
         """Submit one job and return its id; a repeated idempotency key returns the first job's.
 
+        The job continues the OpenTelemetry span that is current, if there is one.
+
         ``connection``: an asyncpg connection inside the caller's transaction. Raises InvalidInput,
         DatabaseUnavailable.
         """
         wanted = request.with_options(
-            queue=queue, priority=priority, run_at=run_at, delay=delay, idempotency_key=idempotency_key
+            queue=queue,
+            priority=priority,
+            run_at=run_at,
+            delay=delay,
+            idempotency_key=idempotency_key,
+            traceparent=request.traceparent or current_traceparent(),
         )
         if connection is not None:
             (accepted,) = await submit_in(connection, [wanted])
@@ -68,6 +76,8 @@ class Client:
 
     async def submit_many(self, requests: Sequence[JobRequest], *, connection: Any = None) -> list[UUID]:
         """Submit all or none, in one transaction; ids in the order of ``requests``."""
+        context = current_traceparent()
+        requests = [one if one.traceparent else one.with_options(traceparent=context) for one in requests]
         if connection is not None:
             accepted = await submit_in(connection, requests)
         else:

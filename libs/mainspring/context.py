@@ -47,6 +47,8 @@ class JobContext(ABC):
     idempotency_key: str
     schedule: str | None
     nominal_at: datetime | None
+    #: The W3C trace context of this attempt, for calls to other systems; with traces off, the one the job came with.
+    traceparent: str | None
 
     @abstractmethod
     def transaction(self) -> AbstractAsyncContextManager[Connection]:

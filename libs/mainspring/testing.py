@@ -65,6 +65,7 @@ class _InlineContext(JobContext):
         self.idempotency_key = request.idempotency_key or str(job_id)
         self.schedule = request.schedule
         self.nominal_at = request.nominal_at
+        self.traceparent = request.traceparent
         self._connection = connection
         self._transaction: Any = None
 

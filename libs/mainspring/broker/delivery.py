@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from aiormq.abc import DeliveredMessage
 
 from mainspring.broker.connection import translated
-from mainspring.broker.messages import JobBatch
+from mainspring.broker.messages import TRACE_HEADER, JobBatch
 from mainspring.domain.errors import BrokerUnavailable
 from mainspring.domain.job import JobRef
+from mainspring.domain.trace import usable_traceparent
 
 #: Acknowledgements that are being sent.
 _under_way: set[asyncio.Task[None]] = set()
@@ -48,6 +50,11 @@ class Delivery:
         """The references that still rest on this message."""
         return frozenset(self._left)
 
+    @property
+    def traceparent(self) -> str | None:
+        """The context of the span that sent the message."""
+        return _traceparent(self._message.header.properties.headers)
+
     def settle(self, refs: Iterable[JobRef]) -> None:
         """Say that ``refs`` no longer need this message; the last ones acknowledge it.
 
@@ -77,6 +84,7 @@ class RawDelivery:
         self.body = message.body
         properties = message.header.properties
         self.content_type = properties.content_type
+        self.traceparent = _traceparent(properties.headers)
         #: The queue that set it aside; None for a message that was published here.
         self.came_from = _first_queue((properties.headers or {}).get("x-death"))
 
@@ -87,6 +95,11 @@ class RawDelivery:
     async def give_back(self) -> None:
         """Return it to its queue."""
         await _send(_return(self._message))
+
+
+def _traceparent(headers: Mapping[str, Any] | None) -> str | None:
+    found = (headers or {}).get(TRACE_HEADER)
+    return usable_traceparent(found) if isinstance(found, str) else None
 
 
 def _first_queue(deaths: object) -> str | None:

@@ -15,6 +15,8 @@ from mainspring.domain.job import MOST_REFS, NAME, JobRef
 
 CONTENT_TYPE = "application/json"
 VERSION = 1
+#: The context of the span that sent the message, when traces are on. The jobs' own contexts are in their rows.
+TRACE_HEADER = "traceparent"
 _LARGEST_TICKET = 2**63 - 1
 
 

@@ -11,11 +11,12 @@ from datetime import timedelta
 
 from aio_pika.abc import AbstractChannel
 from aiormq import spec
+from pamqp.common import FieldTable
 
 from mainspring.broker import delay_ladder, topology
 from mainspring.broker.connection import Link, Unconfirmed, Unroutable, connect, translated
-from mainspring.broker.messages import CONTENT_TYPE, JobBatch, encode
-from mainspring.telemetry import metrics
+from mainspring.broker.messages import CONTENT_TYPE, TRACE_HEADER, JobBatch, encode
+from mainspring.telemetry import metrics, tracing
 
 CONFIRM_SECONDS = 5.0
 PERSISTENT = 2
@@ -57,7 +58,9 @@ class Publisher:
             await link.close()
 
     async def _publish(self, exchange: str, key: str, body: bytes) -> None:
-        properties = spec.Basic.Properties(content_type=CONTENT_TYPE, delivery_mode=PERSISTENT)
+        traceparent = tracing.current_traceparent() if tracing.is_on() else None
+        headers: FieldTable | None = {TRACE_HEADER: traceparent} if traceparent else None
+        properties = spec.Basic.Properties(content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, headers=headers)
         try:
             with translated(f"publish to {exchange}"):
                 channel = await (await self._open()).get_underlay_channel()

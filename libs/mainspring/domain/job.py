@@ -79,7 +79,8 @@ class JobRequest:
 
     def with_options(self, **options: Any) -> JobRequest:
         """The same request with those of ``options`` (its fields by name) that are not None. Raises InvalidInput."""
-        return replace(self, **{name: value for name, value in options.items() if value is not None})
+        given = {name: value for name, value in options.items() if value is not None}
+        return replace(self, **given) if given else self
 
 
 def check_name(field: str, name: object) -> str:

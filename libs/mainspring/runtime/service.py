@@ -22,7 +22,7 @@ from mainspring.domain.errors import MainspringError, Misconfigured
 from mainspring.runtime.health import Health, listen, server_for
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.settings import Settings
-from mainspring.telemetry import logs
+from mainspring.telemetry import logs, tracing
 
 log = logs.get_logger(__name__)
 #: A background task's clean-up takes no longer: two seconds for open requests, or for acknowledgements on their way.
@@ -116,6 +116,7 @@ def run(name: str, read: Callable[[], Settings], main: Callable[[Service], Corou
     try:
         settings = read()
         logs.configure(name, settings.log_level)
+        tracing.configure(name)
         return uvloop.run(_run(name, settings, main))
     except Misconfigured as error:
         log.error("misconfigured", error=str(error))
@@ -123,6 +124,8 @@ def run(name: str, read: Callable[[], Settings], main: Callable[[Service], Corou
     except (MainspringError, OSError) as error:
         log.error("ended by an error", error=str(error), type=type(error).__name__)
         return 1
+    finally:
+        tracing.finish()
 
 
 def spare_collector() -> None:

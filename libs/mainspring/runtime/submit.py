@@ -16,6 +16,7 @@ from uuid import UUID
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRequest
+from mainspring.domain.trace import JobTrace
 from mainspring.runtime.batcher import Batcher
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
@@ -161,7 +162,7 @@ def _answer(job: NewJob) -> str:
         "schedule": request.schedule,
         "nominal_at": request.nominal_at.isoformat() if request.nominal_at else None,
         "worker": None,
-        "trace_id": request.traceparent.split("-")[1] if request.traceparent else None,
+        "trace_id": JobTrace(job.id, request.traceparent).trace_id,
     }
     # The payload is JSON text already: put it in its place instead of reading and writing it again.
     return json.dumps(body).replace('"payload": null', f'"payload": {request.payload}', 1)

@@ -6,10 +6,14 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+from opentelemetry import trace
+from opentelemetry.trace import Span
+
 from mainspring.broker.delivery import Delivery
 from mainspring.domain.job import JobRef
 from mainspring.domain.settlement import Ending, Standing
 from mainspring.store.claims import ClaimedJob
+from mainspring.telemetry import tracing
 from mainspring.worker.watchdog import boot_time
 
 _keys = itertools.count(1)
@@ -31,6 +35,8 @@ class Attempt:
     stopped_by: Ending | None = None
     #: When the runner is killed if the handler has not ended.
     kill_at: float = float("inf")
+    #: In the job's trace; ended with the attempt.
+    span: Span = trace.INVALID_SPAN
     #: The name of this attempt between supervisor and runner.
     key: int = field(default_factory=_keys.__next__)
 
@@ -57,4 +63,5 @@ class Attempt:
             "idempotency_key": job.idempotency_key,
             "schedule": job.schedule,
             "nominal_at": job.nominal_at.isoformat() if job.nominal_at else None,
+            "traceparent": tracing.traceparent_of(self.span) or job.traceparent,
         }

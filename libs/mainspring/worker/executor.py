@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from mainspring.domain.settlement import Ending
 from mainspring.domain.states import Outcome
 from mainspring.store.pool import Database
 from mainspring.tasks import Task, TaskRegistry
+from mainspring.telemetry import tracing
 from mainspring.worker.faults import attempt_error
 from mainspring.worker.handler_context import EffectExists, HandlerContext
 
@@ -36,7 +38,9 @@ async def execute(order: dict[str, Any], tasks: TaskRegistry, database: Database
     """
     context = HandlerContext(order, database)
     try:
-        return await _settle(context, await _handle(order, tasks, context, threads))
+        with tracing.continued(context.traceparent):
+            result = await _handle(order, tasks, context, threads)
+        return await _settle(context, result)
     except asyncio.CancelledError as error:
         if _is_asked_to_stop():
             raise
@@ -69,7 +73,9 @@ def _is_asked_to_stop() -> bool:
 async def _run(one: Task[Any, Any], call: Callable[[], Any], threads: Executor) -> Any:
     if one.is_async:
         return await call()
-    value, error = await _to_the_end(asyncio.get_running_loop().run_in_executor(threads, partial(_caught, call)))
+    value, error = await _to_the_end(
+        asyncio.get_running_loop().run_in_executor(threads, copy_context().run, _caught, call)
+    )
     if error is not None:
         raise error
     return value

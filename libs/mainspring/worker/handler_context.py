@@ -35,6 +35,7 @@ class HandlerContext(JobContext):
         self.idempotency_key = order["idempotency_key"]
         self.schedule = order["schedule"]
         self.nominal_at = datetime.fromisoformat(order["nominal_at"]) if order["nominal_at"] else None
+        self.traceparent = order["traceparent"]
         self._claim_id: str = order["claim_id"]
         self._database = database
         self._resources = AsyncExitStack()

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
+from opentelemetry import trace
 from prometheus_client import Counter, Histogram
 
 from mainspring.broker.messages import JobBatch
@@ -26,6 +27,7 @@ from mainspring.store import settle
 from mainspring.store.pool import Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
+from mainspring.worker import attempt_span
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.job_log import JobLog
 
@@ -103,15 +105,17 @@ class Reporter:
         count.inc()
         seconds.observe(attempt.seconds())
         self.log.ended(attempt, outcome, verdict)
+        attempt_span.end(attempt, outcome, verdict)
 
     async def _announce(self, attempt: Attempt, verdict: Verdict, fence: int) -> None:
         """Send the message that the new state calls for. Without it the row is found by time, a little later."""
         batch = JobBatch(attempt.job.queue, (JobRef(attempt.job.id, fence),))
         try:
-            if verdict.goes_to_ladder:
-                await self._publisher.publish_delayed(batch, verdict.delay)
-            elif verdict.state is State.DEAD:
-                await self._publisher.publish_dead(batch)
+            with trace.use_span(attempt.span):
+                if verdict.goes_to_ladder:
+                    await self._publisher.publish_delayed(batch, verdict.delay)
+                elif verdict.state is State.DEAD:
+                    await self._publisher.publish_dead(batch)
         except BrokerUnavailable as error:
             log.warning("message not sent; its row will be found", job_id=str(attempt.job.id), error=str(error))
 
@@ -121,6 +125,7 @@ class Reporter:
             if await attempt_rows.recorded(connection, [(attempt.job.id, attempt.job.fence)]):
                 return True
         metrics.WRITES_REFUSED.inc()
+        attempt_span.refuse(attempt)
         log.warning("settlement refused: the job belongs to a later attempt", job_id=str(attempt.job.id))
         return False
 

@@ -24,7 +24,7 @@ from mainspring.domain.states import Outcome
 from mainspring.runtime.service import spare_collector
 from mainspring.store.pool import Database
 from mainspring.tasks import TaskRegistry
-from mainspring.telemetry import logs
+from mainspring.telemetry import logs, tracing
 from mainspring.worker import watchdog
 from mainspring.worker.executor import Committed, execute
 from mainspring.worker.faults import attempt_error
@@ -129,7 +129,9 @@ def main() -> int:
         log.error("the runner can't start", error=str(error))
         return 2
     spare_collector()
+    tracing.configure("runner")
     uvloop.run(_main(arguments, tasks))
+    tracing.finish()
     return 0
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from mainspring.domain.settlement import Ending
 from mainspring.domain.states import Outcome
 from mainspring.telemetry import metrics
+from mainspring.worker import attempt_span
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.reporter import Reporter
 from mainspring.worker.runner_pool import RunnerPool
@@ -49,6 +50,7 @@ class Slots:
             self._attempts[attempt.key] = attempt
             self._in_slots.add(attempt.key)
             self._log.started(attempt)
+            attempt_span.begin(attempt)
         metrics.SLOTS_BUSY.set(len(self._in_slots))
         self.pool.place(batch)
 

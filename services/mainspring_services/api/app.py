@@ -13,11 +13,12 @@ from mainspring_services.api import openapi, problems
 from mainspring_services.api.routes import dead_letters, events, fleet, jobs, queues, schedules
 from mainspring_services.api.settings import ApiSettings
 from mainspring_services.api.state import ApiState
+from mainspring_services.api.tracing import request_spans
 
 
 def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     """The application over these parts."""
-    app = FastAPI(title="Mainspring", version=version("mainspring"), redoc_url=None)
+    app = FastAPI(title="Mainspring", version=version("mainspring"), redoc_url=None, telemetry=request_spans())
     app.state.parts = parts
     app.state.settings = settings
     app.state.keys = parts.keys

@@ -19,10 +19,12 @@ from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.job import JobRef
 from mainspring.domain.retry import reconnect_delay
+from mainspring.runtime.job_spans import traced
 from mainspring.store import admission
 from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
+from mainspring.telemetry.tracing import Operation
 from mainspring_services.dispatcher.fleet_view import FleetView
 
 log = get_logger(__name__)
@@ -60,7 +62,10 @@ class Dispatch:
                 if going is None:
                     going = await self._judge(queue, delivery.batch.refs)
                 # What was admitted has new tickets by now: a second try publishes these, and judges no more.
-                await self._publish(queue, going)
+                async with traced(
+                    self._database, Operation.DISPATCH, queue, [ref.id for ref in going], delivery.traceparent
+                ):
+                    await self._publish(queue, going)
             except Unavailable as error:
                 log.warning("dispatch delayed", queue=queue, error=str(error))
                 if isinstance(error, Unroutable):

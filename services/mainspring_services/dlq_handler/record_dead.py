@@ -12,10 +12,12 @@ import asyncio
 from mainspring.broker.delivery import RawDelivery
 from mainspring.broker.messages import JobBatch, decode
 from mainspring.domain.errors import Unavailable, UnreadableMessage
+from mainspring.runtime.job_spans import traced
 from mainspring.store import dead_letters
 from mainspring.store.pool import Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
+from mainspring.telemetry.tracing import Operation
 from mainspring_services.dlq_handler.alert import Alert
 
 log = get_logger(__name__)
@@ -53,7 +55,9 @@ class RecordDead:
             await self._keep_unreadable(delivery, error)
             return
         if delivery.came_from is None:
-            await self._alert.send_for([ref.id for ref in batch.refs])
+            ids = [ref.id for ref in batch.refs]
+            async with traced(self._database, Operation.BURY, batch.queue, ids, delivery.traceparent):
+                await self._alert.send_for(ids)
         else:
             await self._reschedule(delivery.came_from, batch)
 

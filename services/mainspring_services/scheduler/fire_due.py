@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from mainspring.domain.definition import ScheduleDefinition, key_of_fire
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.firing import FiringPlan, plan_fires
 from mainspring.domain.job import JobRequest
 from mainspring.domain.schedule import Trigger
+from mainspring.domain.trace import JobTrace
 from mainspring.runtime.loop import Pass
 from mainspring.store import fleet, jobs, schedules
 from mainspring.store.pool import Conn, Database
 from mainspring.store.schedules import StoredSchedule
-from mainspring.telemetry import metrics
+from mainspring.telemetry import metrics, tracing
 from mainspring.telemetry.logs import get_logger
+from mainspring.telemetry.tracing import Operation
 
 log = get_logger(__name__)
 MOST = 200
@@ -96,13 +99,25 @@ async def _make_jobs(connection: Conn, definition: ScheduleDefinition, plan: Fir
     for skip in plan.skipped:
         metrics.FIRES_SKIPPED.labels(skip.reason.value).inc(skip.count)
     if fresh:
-        requests = [job_of(definition, nominal_at) for nominal_at, _ in fresh]
+        requests = [job_of(definition, nominal_at, _trace(definition, id_)) for nominal_at, id_ in fresh]
         await jobs.insert(connection, requests, [id_ for _, id_ in fresh])
         metrics.FIRED.inc(len(fresh))
     return len(fresh)
 
 
-def job_of(definition: ScheduleDefinition, nominal_at: datetime) -> JobRequest:
+def _trace(definition: ScheduleDefinition, job_id: UUID) -> str | None:
+    """The root of the trace of a schedule's job."""
+    span = tracing.start(
+        Operation.FIRE,
+        definition.queue,
+        JobTrace(job_id, None),
+        **{"messaging.message.id": str(job_id), "mainspring.schedule": definition.name},
+    )
+    span.end()
+    return tracing.traceparent_of(span)
+
+
+def job_of(definition: ScheduleDefinition, nominal_at: datetime, traceparent: str | None = None) -> JobRequest:
     """The job that a nominal time makes."""
     return JobRequest(
         definition.task,
@@ -113,6 +128,7 @@ def job_of(definition: ScheduleDefinition, nominal_at: datetime) -> JobRequest:
         tags=definition.tags,
         schedule=definition.name,
         nominal_at=nominal_at,
+        traceparent=traceparent,
     )
 
 

@@ -12,12 +12,14 @@ from mainspring.domain.job import JobRef
 from mainspring.domain.settlement import AttemptError, Ending, Verdict, decide
 from mainspring.domain.states import Outcome, State
 from mainspring.runtime.clock import StepDetector
+from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
 from mainspring.store import fleet, leases, settle
 from mainspring.store.leases import ExpiredLease
 from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
+from mainspring.telemetry.tracing import Operation
 
 log = get_logger(__name__)
 MOST = 200
@@ -49,7 +51,8 @@ class ReclaimExpired:
         metrics.RECLAIMED.inc(len(reclaimed))
         for expired, verdict, fence in reclaimed:
             log.warning("lease expired", job_id=str(expired.hold.id), queue=expired.queue, state=verdict.state.value)
-            await self._announce(expired, verdict, fence)
+            async with traced(self._database, Operation.RECLAIM, expired.queue, [expired.hold.id]):
+                await self._announce(expired, verdict, fence)
         return Pass(done=len(reclaimed), again=len(reclaimed) == MOST)
 
     async def _announce(self, expired: ExpiredLease, verdict: Verdict, fence: int) -> None:

@@ -17,12 +17,14 @@ from datetime import timedelta
 from mainspring.broker.connection import Unroutable
 from mainspring.broker.messages import JobBatch
 from mainspring.broker.publisher import Publisher
+from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
 from mainspring.store import release
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds, OutboxBatch, Released
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
+from mainspring.telemetry.tracing import Operation
 from mainspring_services.scheduler.queue_topology import QueueTopology
 
 log = get_logger(__name__)
@@ -142,7 +144,8 @@ class ReleaseDue:
 
     async def _publish(self, batch: OutboxBatch) -> None:
         try:
-            await self._publisher.publish_due(JobBatch(batch.queue, batch.refs))
+            async with traced(self._database, Operation.RELEASE, batch.queue, [ref.id for ref in batch.refs]):
+                await self._publisher.publish_due(JobBatch(batch.queue, batch.refs))
         except Unroutable:
             log.error("returned as unroutable: the queue backs off", queue=batch.queue, jobs=len(batch.refs))
             self._topology.forget(batch.queue)

@@ -10,8 +10,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import check_instant
+from mainspring.runtime.job_spans import traced
 from mainspring.store import dead_letters, jobs
 from mainspring.store.pool import Conn
+from mainspring.telemetry.tracing import Operation
 from mainspring_services.api.access import READS, Operator
 from mainspring_services.api.body import parsed, read_json
 from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
@@ -64,11 +66,14 @@ async def redrive_many(request: Request, state: State, author: Operator) -> dict
     asked: RedriveIn = parsed(RedriveIn, await read_json(request))
     wanted = asked.filter()
 
+    ids: list[UUID] = []
+
     async def work(connection: Conn) -> int:
-        ids = await dead_letters.jobs_among(connection, wanted, asked.limit)
+        ids[:] = await dead_letters.jobs_among(connection, wanted, asked.limit)
         return await jobs.redrive_dead(connection, ids, author)
 
-    redriven = await state.database.run_in_transaction(work)
+    async with traced(state.database, Operation.REDRIVE, wanted.queue, ids):
+        redriven = await state.database.run_in_transaction(work)
     state.wake.call()
     return {"redriven": redriven}
 
@@ -84,7 +89,8 @@ async def redrive(letter_id: UUID, state: State, author: Operator) -> dict[str, 
             raise Conflict(f"dead letter {letter_id} is a message: no job stands behind it")
         raise NotFound(f"no dead letter {letter_id}")
 
-    await state.database.run_in_transaction(work)
+    async with traced(state.database, Operation.REDRIVE, None, [letter_id]):
+        await state.database.run_in_transaction(work)
     state.wake.call()
     return await show_job(letter_id, state)
 

@@ -12,10 +12,11 @@ from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import FINAL
 from mainspring.domain.states import State as JobState
-from mainspring.domain.trace import usable_traceparent
+from mainspring.runtime.job_spans import traced
 from mainspring.runtime.submit import Accepted
 from mainspring.store import attempts, job_lists, jobs
 from mainspring.store.pool import Conn
+from mainspring.telemetry.tracing import Operation
 from mainspring_services.api.access import READS, SUBMITS, Operator
 from mainspring_services.api.body import parsed, read_json
 from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
@@ -34,6 +35,7 @@ from mainspring_services.api.schemas.jobs import (
     job_out,
 )
 from mainspring_services.api.state import ApiState, State
+from mainspring_services.api.tracing import traced_submit
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=USUAL_PROBLEMS)
 RESULT_POLL_SECONDS = 0.1
@@ -55,10 +57,11 @@ LOCATION = {"Location": {"description": "The job's own address.", "schema": {"ty
 )
 async def submit(request: Request, state: State) -> Response:
     """Submit a job."""
-    traceparent = usable_traceparent(request.headers.get("traceparent"))
-    one = parsed(JobIn, await read_json(request)).request(request.headers.get("idempotency-key"), traceparent)
+    one: JobRequest = parsed(JobIn, await read_json(request)).request(request.headers.get("idempotency-key"))
     state.schemas.check(one)
-    accepted = await state.submitter.submit(one)
+    with traced_submit(request, one.queue) as (span, traceparent):
+        accepted = await state.submitter.submit(one.with_options(traceparent=traceparent))
+        span.set_attributes({"messaging.message.id": str(accepted.id), "mainspring.task": one.task})
     headers = {"Location": f"/v1/jobs/{accepted.id}"} | replayed(accepted.is_replayed)
     return Response(accepted.answer, 201, headers, media_type="application/json")
 
@@ -86,7 +89,9 @@ async def submit_batch(request: Request, state: State) -> Response:
     if extra := sorted(set(body) - {"jobs"}):
         raise InvalidInput(extra[0][:100], "is none of this request's fields")
     requests = [_batch_entry(index, entry, state) for index, entry in enumerate(entries)]
-    accepted = await state.submitter.submit_many(requests)
+    with traced_submit(request) as (span, traceparent):
+        accepted = await state.submitter.submit_many([one.with_options(traceparent=traceparent) for one in requests])
+        span.set_attribute("messaging.batch.message_count", len(accepted))
     return Response(_batch_answer(accepted), 201, media_type="application/json")
 
 
@@ -181,7 +186,9 @@ async def retry(job_id: UUID, state: State, author: Operator) -> dict[str, Any]:
     async def work(connection: Conn) -> bool:
         return await jobs.redrive(connection, job_id, author) or await jobs.hasten_retry(connection, job_id, author)
 
-    if not await state.database.run_in_transaction(work):
+    async with traced(state.database, Operation.REDRIVE, None, [job_id]):
+        is_changed = await state.database.run_in_transaction(work)
+    if not is_changed:
         found = await state.database.run(lambda connection: jobs.state_of(connection, job_id))
         if found is None:
             raise NotFound(f"no job {job_id}")

@@ -11,7 +11,6 @@ from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import Conflict, NotFound
 from mainspring.domain.job import JobRequest, check_instant
 from mainspring.domain.schedule import fire_times, make_trigger
-from mainspring.domain.trace import usable_traceparent
 from mainspring.runtime.replay import once
 from mainspring.runtime.submit import Accepted, submit_in
 from mainspring.store import fleet, schedules
@@ -35,6 +34,7 @@ from mainspring_services.api.schemas.schedules import (
     schedule_out,
 )
 from mainspring_services.api.state import ApiState, State
+from mainspring_services.api.tracing import traced_submit
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=USUAL_PROBLEMS)
 EXAMPLE = {"task": "reports.daily", "cron": "0 6 * * *", "timezone": "Europe/Berlin"}
@@ -202,9 +202,10 @@ async def trigger(name: Name, request: Request, state: State) -> Response:
             tags=plan.tags,
             schedule=name,
             idempotency_key=request.headers.get("idempotency-key"),
-            traceparent=usable_traceparent(request.headers.get("traceparent")),
         )
-        (accepted,) = await submit_in(connection, [made])
+        with traced_submit(request, made.queue) as (span, traceparent):
+            (accepted,) = await submit_in(connection, [made.with_options(traceparent=traceparent)])
+            span.set_attributes({"messaging.message.id": str(accepted.id), "mainspring.schedule": name})
         return accepted
 
     accepted = await state.database.run_in_transaction(work)

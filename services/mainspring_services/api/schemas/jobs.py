@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mainspring.domain.job import JobRequest, payload_text
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.states import Outcome, State
+from mainspring.domain.trace import JobTrace
 from mainspring.store.job_lists import JobFilter
 from mainspring_services.api.schemas.common import NameText, Note
 
@@ -51,7 +52,7 @@ class JobIn(BaseModel):
     tags: list[str] = Field(default_factory=list)
     expires_at: datetime | None = None
 
-    def request(self, header_key: str | None = None, traceparent: str | None = None) -> JobRequest:
+    def request(self, header_key: str | None = None) -> JobRequest:
         """As the domain has it. Raises InvalidInput."""
         return JobRequest(
             self.task,
@@ -65,7 +66,6 @@ class JobIn(BaseModel):
             idempotency_key=self.idempotency_key if self.idempotency_key is not None else header_key,
             tags=tuple(self.tags),
             expires_at=self.expires_at,
-            traceparent=traceparent,
         )
 
 
@@ -131,7 +131,7 @@ class Job(BaseModel):
     schedule: str | None
     nominal_at: datetime | None
     worker: UUID | None
-    trace_id: str | None
+    trace_id: str = Field(description="Of the caller's trace; without one, the job's id is the id of its trace.")
 
 
 class Attempt(BaseModel):
@@ -190,7 +190,7 @@ def job_out(row: Any) -> dict[str, Any]:
     return {
         **{name: row[name] for name in Job.model_fields if name not in {"payload", "result", "error", "trace_id"}},
         **{name: _json(row[name]) for name in ("payload", "result", "error")},
-        "trace_id": row["traceparent"].split("-")[1] if row["traceparent"] else None,
+        "trace_id": JobTrace(row["id"], row["traceparent"]).trace_id,
     }
 
 
