@@ -53,6 +53,7 @@ def run(threads):
             "idempotency_key": "key",
             "schedule": None,
             "nominal_at": None,
+            "traceparent": None,
         }
         return await execute(order | changes, TaskRegistry([one]), Untouched(), threads)
 
