@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -16,29 +16,32 @@ from mainspring.domain.schedule import fire_times, make_trigger
 
 app = typer.Typer(no_args_is_help=True, help="Look after schedules.")
 MOST = 100_000
+#: Fire times that are shown when nothing says how many.
+PREVIEWED = 10
 
 
 @app.command()
 def preview(
     cron: str,
-    start: Annotated[str, typer.Option("--from", help="The first instant, such as 2026-03-01T00:00:00Z.")],
+    start: Annotated[str | None, typer.Option("--from", help="The first instant; default: now.")] = None,
     timezone: Annotated[str, typer.Option(help="An IANA zone.")] = "UTC",
     until: Annotated[str | None, typer.Option(help="The end, itself excluded.")] = None,
-    count: Annotated[int | None, typer.Option(help="How many.")] = None,
+    count: Annotated[int | None, typer.Option(help=f"How many; without --until {PREVIEWED} unless given.")] = None,
     as_json: Json = False,
 ) -> None:
     """When an expression fires; needs no server.
 
     Example: mainspring schedules preview '30 2 * * *' --timezone America/New_York --from 2025-03-08T00:00:00Z --count 3
     """
-    if (until is None) == (count is None):
+    if until is not None and count is not None:
         raise InvalidInput("until", "give either --until or --count")
     if count is not None and not 1 <= count <= MOST:
         raise InvalidInput("count", f"must be from 1 to {MOST}")
-    first = _instant("from", start)
+    first = _instant("from", start) if start else datetime.now(UTC)
     end = _instant("until", until) if until else None
+    most = count or (MOST if end else PREVIEWED)
     trigger = make_trigger(cron=cron, timezone=timezone, anchor=first)
-    times = [one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in fire_times(trigger, first, end, count or MOST)]
+    times = [one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in fire_times(trigger, first, end, most)]
     print(json.dumps({"fire_times": times}) if as_json else "\n".join(times))
 
 

@@ -25,7 +25,7 @@ def load(modules: Iterable[str]) -> TaskRegistry:
     for name in names:
         try:
             registry.add_module(importlib.import_module(name))
-        except ImportError as error:
+        except (ImportError, SyntaxError) as error:
             raise Misconfigured(f"module {name} can't be imported: {error}") from error
     if not len(registry):
         raise Misconfigured(f"no @task in {', '.join(names) or 'no modules'}")
