@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -19,7 +18,7 @@ from mainspring.store.schedules import StoredSchedule
 from mainspring_services.api.access import OPERATES, READS, SUBMITS
 from mainspring_services.api.body import parsed, read_json
 from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
-from mainspring_services.api.schemas.common import Limit, Name, NameText, NoteQuery
+from mainspring_services.api.schemas.common import Instant, Limit, Name, NameText, NoteQuery
 from mainspring_services.api.schemas.jobs import Job
 from mainspring_services.api.schemas.schedules import (
     MOST_PREVIEWED,
@@ -145,7 +144,7 @@ async def delete(name: Name, state: State) -> Response:
 async def fires(
     name: Name,
     state: State,
-    cursor: Annotated[datetime | None, Query(description="The `next` of the page before.")] = None,
+    cursor: Annotated[Instant | None, Query(description="The `next` of the page before.")] = None,
     limit: Limit = 100,
 ) -> dict[str, Any]:
     """What became of its nominal times, the latest first. The record outlives the schedule."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from mainspring.domain.job import NAME
 
@@ -16,6 +18,16 @@ def _storable(text: str) -> str:
     return text
 
 
+def _written_out(value: object) -> object:
+    # Left to itself pydantic reads a number, also one in quotes, as seconds since 1970.
+    if not isinstance(value, datetime) and not (isinstance(value, str) and _DATE.match(value)):
+        raise ValueError("must be an instant such as 2026-01-31T09:00:00Z")
+    return value
+
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]")
+#: An instant that a caller gives; that it has a zone is checked by the domain.
+Instant = Annotated[datetime, BeforeValidator(_written_out)]
 #: A person's words: anything that Postgres keeps.
 Note = Annotated[str, Field(max_length=1000), AfterValidator(_storable)]
 #: A queue's, task's or schedule's name.

@@ -14,7 +14,7 @@ from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.states import Outcome, State
 from mainspring.domain.trace import JobTrace
 from mainspring.store.job_lists import JobFilter
-from mainspring_services.api.schemas.common import NameText, Note
+from mainspring_services.api.schemas.common import Instant, NameText, Note
 
 MOST_IN_BATCH = 10_000
 
@@ -44,13 +44,13 @@ class JobIn(BaseModel):
     payload: dict[str, Any] = Field(default_factory=dict)
     queue: str | None = None
     priority: int | None = Field(default=None, strict=True)
-    run_at: datetime | None = None
+    run_at: Instant | None = None
     delay_seconds: float | None = Field(default=None, ge=0, le=316_224_000, allow_inf_nan=False)
     timeout_seconds: float | None = Field(default=None, gt=0, le=2_592_000, allow_inf_nan=False)
     retry: RetryIn | None = None
     idempotency_key: str | None = None
     tags: list[str] = Field(default_factory=list)
-    expires_at: datetime | None = None
+    expires_at: Instant | None = None
 
     def request(self, header_key: str | None = None) -> JobRequest:
         """As the domain has it. Raises InvalidInput."""
@@ -95,8 +95,8 @@ class JobQuery(BaseModel):
     task: NameText | None = None
     schedule: NameText | None = None
     tag: Note | None = None
-    since: datetime | None = Field(default=None, description="Submitted at this instant or later.")
-    until: datetime | None = Field(default=None, description="Submitted before this instant.")
+    since: Instant | None = Field(default=None, description="Submitted at this instant or later.")
+    until: Instant | None = Field(default=None, description="Submitted before this instant.")
     cursor: UUID | None = Field(default=None, description="The `next` of the page before.")
     limit: int = Field(default=100, ge=1, le=1000)
 

@@ -13,7 +13,7 @@ from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.job import payload_text
 from mainspring.store.schedules import StoredSchedule
-from mainspring_services.api.schemas.common import Note
+from mainspring_services.api.schemas.common import Instant, Note
 
 MOST_PREVIEWED = 1000
 
@@ -27,15 +27,15 @@ class ScheduleIn(BaseModel):
     payload: dict[str, Any] = Field(default_factory=dict)
     cron: Any = None
     every_seconds: float | None = Field(default=None, allow_inf_nan=False)
-    at: datetime | None = None
+    at: Instant | None = None
     timezone: Any = "UTC"
     jitter_seconds: float = Field(default=0, ge=0, le=86_400, allow_inf_nan=False)
     misfire: Misfire = Misfire.FIRE_ONCE
     max_catchup: int = 100
     catchup_window_seconds: float = Field(default=31_536_000, ge=0, le=316_224_000, allow_inf_nan=False)
     overlap: Overlap = Overlap.SKIP
-    start_at: datetime | None = None
-    end_at: datetime | None = None
+    start_at: Instant | None = None
+    end_at: Instant | None = None
     max_runs: int | None = Field(default=None, ge=1, le=2_000_000_000)
     paused: bool = False
     note: Note | None = None
@@ -69,8 +69,8 @@ class PreviewIn(BaseModel):
 
     cron: str = Field(max_length=256)
     timezone: str = Field(default="UTC", max_length=100)
-    start: datetime
-    until: datetime | None = None
+    start: Instant
+    until: Instant | None = None
     count: int | None = Field(default=None, ge=1, le=MOST_PREVIEWED, strict=True)
 
 
