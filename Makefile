@@ -9,7 +9,12 @@ READY := .venv/.ready
 # With the certificates that uv brings; where a proxy has its own, with those that this machine trusts.
 SYNC := $(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 
-.PHONY: help setup lock format check test demo dev docs bench
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate
+# Jaeger is asked for, and done without where its image can't be had.
+JAEGER = $(shell docker compose --profile traces config --images 2>/dev/null | grep jaeger)
+TRACES := COMPOSE_PROFILES=traces OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4317
+
+.PHONY: help setup lock format check test demo dev docs bench up down test-compose
 
 help:  ## this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -27,7 +32,10 @@ $(READY): requirements.lock pyproject.toml
 	touch $@
 
 lock: $(READY)  ## pin the dependencies anew (names, versions and hashes)
-	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --all-extras --group work pyproject.toml -o requirements.lock
+	$(COMPILE) --upgrade --all-extras --group work pyproject.toml -o requirements.lock
+	$(COMPILE) -c requirements.lock pyproject.toml -o deploy/worker.lock
+	$(COMPILE) -c requirements.lock --extra server pyproject.toml -o deploy/server.lock
+	echo hatchling | $(COMPILE) -c requirements.lock - -o deploy/build.lock
 
 format: $(READY)  ## format the code and mend what the linter can mend
 	$(BIN)/ruff format .
@@ -49,6 +57,19 @@ demo: $(READY)  ## the main job, end to end, while services are killed (at most 
 
 dev: $(READY)  ## all services on this machine
 	$(BIN)/mainspring dev docs.examples.hello
+
+up:  ## everything in containers: the API at http://127.0.0.1:8080, traces at http://127.0.0.1:16686
+	if docker image inspect $(JAEGER) > /dev/null 2>&1 || timeout 120 docker pull --quiet $(JAEGER) > /dev/null 2>&1; then \
+	    env $(TRACES) docker compose up --build --wait; \
+	else \
+	    echo "mainspring: the image $(JAEGER) can't be had: starting without traces" >&2; docker compose up --build --wait; \
+	fi
+
+down:  ## stop the containers; their data stays (docker compose down --volumes removes it)
+	docker compose --profile traces down
+
+test-compose: $(READY)  ## the compose file from outside: containers are killed, workers scaled, all is taken down
+	$(BIN)/pytest tests/e2e
 
 docs: $(READY)  ## write the pages that are generated from the code
 	$(BIN)/python -c "from mainspring.domain.states import as_markdown; print(as_markdown(), end='')" > docs/state-machine.md
