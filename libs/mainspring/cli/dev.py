@@ -34,7 +34,7 @@ def dev(modules: Modules = None, port: int = PORT) -> None:
     """
     say("starting Postgres and RabbitMQ …")
     try:
-        with start_stack() as stack, open_fleet(stack.environment(), stack.folder) as fleet:
+        with start_stack(containers=True) as stack, open_fleet(stack.environment(), stack.folder) as fleet:
             fleet.migrate()
             for name in ("scheduler", "dispatcher", "dlq_handler"):
                 fleet.start(name)

@@ -16,11 +16,14 @@ import ctypes
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 MARKER = "MAINSPRING_DEVSTACK"
+#: The file in a workspace that names its containers, one a line.
+CONTAINERS = "containers"
 _LOOK_SECONDS = 0.2
 _LATECOMER_SECONDS = 1.0
 _CLEAR_SECONDS = 10.0
@@ -41,9 +44,18 @@ def clear(workspace: Path) -> None:
         for pid in pids:
             _kill(pid)
         time.sleep(0.01)
+    remove_containers(workspace / CONTAINERS)
     for pid_file in workspace.glob("*/data/postmaster.pid"):
         free_shared_memory(pid_file)
     shutil.rmtree(workspace, ignore_errors=True)
+
+
+def remove_containers(names: Path) -> None:
+    """Remove the containers that the file names, with their data; none without the file or the docker command."""
+    docker = shutil.which("docker")
+    if names.exists() and docker:
+        containers = names.read_text().split()
+        subprocess.run([docker, "rm", "--force", "--volumes", *containers], capture_output=True, check=False)
 
 
 def free_shared_memory(pid_file: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from mainspring.devstack.containers import start_containers
 from mainspring.devstack.postgres import Postgres, PostgresProgram
 from mainspring.devstack.provision import postgres_binaries, psql_program, rabbit_programs
 from mainspring.devstack.rabbitmq import RabbitMQ, RabbitProgram
@@ -42,6 +43,7 @@ class Stack:
 @contextmanager
 def start_stack(
     *,
+    containers: bool = False,
     durable: bool = True,
     settings: Mapping[str, str] | None = None,
     config: Mapping[str, str] | None = None,
@@ -49,6 +51,7 @@ def start_stack(
 ) -> Iterator[Stack]:
     """Have a Postgres and a RabbitMQ for the length of a block; what was started for it is gone afterwards.
 
+    containers: take containers where a Docker engine can give them; these can't be broken, frozen or wiped.
     durable: False is for tests that crash no machine: no fsync in Postgres, and queues that report their counts at
     once. settings: more settings of Postgres. config: more lines of rabbitmq.conf. postgres_bin: the folder of
     Postgres's programs. Servers that MAINSPRING_DATABASE_URL and MAINSPRING_AMQP_URL give are used as they are.
@@ -56,14 +59,21 @@ def start_stack(
     """
     durability = {} if durable else {"fsync": "off"}
     with ExitStack() as cleanup:
-        # Containers, when they come, are asked for here: after the URLs, before programs of this machine.
         workspace = cleanup.enter_context(open_workspace())
+        if containers and not _is_any_given() and (urls := start_containers(workspace, cleanup)):
+            rabbitmq = RabbitMQ(url=urls.amqp, management_url=urls.management)
+            yield Stack(Postgres(psql_program(None), url=urls.database), rabbitmq, workspace.path)
+            return
         postgres = _postgres(workspace, {**durability, **(settings or {})}, postgres_bin)
         rabbitmq = _rabbitmq(workspace, config or {}, quick_counts=not durable)
         stack = Stack(postgres, rabbitmq, workspace.path)
         cleanup.callback(_close, stack)
         _start(stack)
         yield stack
+
+
+def _is_any_given() -> bool:
+    return bool(os.environ.get(DATABASE_URL) or os.environ.get(AMQP_URL))
 
 
 def _start(stack: Stack) -> None:
