@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -36,12 +37,14 @@ def show_list(page: dict[str, Any], columns: Sequence[str], as_json: bool) -> No
     if not page["items"]:
         say("none")
         return
-    table = Table()
-    for name in columns:
+    # A terminal is narrow: no lines between, and no column in which there is nothing to see.
+    shown = [name for name in columns if any(item.get(name) not in (None, "", []) for item in page["items"])]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for name in shown:
         # An id is there to be copied: it is never cut.
         table.add_column(name, min_width=_ID_WIDTH if name == "id" else None)
     for item in page["items"]:
-        table.add_row(*(_cell(name, item.get(name)) for name in columns))
+        table.add_row(*(_cell(name, item.get(name)) for name in shown))
     Console().print(table)
     if page.get("next"):
         say(f"the first {len(page['items'])}; more with --limit")
