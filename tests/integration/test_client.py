@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from mainspring import JobContext, JobFailed, JobRequest, NotFinished, NotFound, RetryPolicy, task
+from mainspring import InvalidInput, JobContext, JobFailed, JobRequest, NotFinished, NotFound, RetryPolicy, task
 from mainspring.client import Client
+from mainspring.domain.definition import ScheduleDefinition
+from mainspring.domain.firing import Overlap
 from mainspring.domain.states import State
-from mainspring.store.pool import Database
+from mainspring.runtime import schedule_changes
+from mainspring.store.pool import Conn, Database
 from mainspring.testing import run_inline
 
 from .rows import put_job
@@ -74,3 +78,43 @@ async def test_a_result_is_waited_for(system: System) -> None:
     async with Client(system.database_url) as client:
         job_id = await client.submit(JobRequest("fleet.nap", '{"seconds": 0.3}', queue="fleet"))
         assert await client.result(job_id, wait=timedelta(seconds=30)) == 1
+
+
+async def test_schedules_are_made_changed_and_triggered(database: Database, database_url: str) -> None:
+    async with Client(database_url) as client:
+        made = await client.schedules.save(
+            "nightly", write.request(failures=0), cron="30 2 * * *", timezone="Europe/Berlin", overlap=Overlap.ALLOW
+        )
+        assert (made.definition.task, made.definition.cron) == ("ledger.write", "30 2 * * *")
+        assert made.next_nominal_at is not None
+        assert await client.schedules.get("nightly") == made
+        again = await client.schedules.save("nightly", write.request(failures=1), every=timedelta(hours=1))
+        assert (again.definition.cron, again.definition.every_seconds) == (None, 3600)
+        assert [one.definition.name for one in await client.schedules.list()] == ["nightly"]
+        assert (await client.schedules.pause("nightly", "a deploy")).definition.note == "a deploy"
+        assert (await client.schedules.resume("nightly")).next_nominal_at is not None
+        first, second = [await client.schedules.trigger("nightly", idempotency_key="once") for _ in range(2)]
+        assert first == second
+        assert await client.state(first) is State.SCHEDULED
+        await client.schedules.delete("nightly")
+        with pytest.raises(NotFound):
+            await client.schedules.get("nightly")
+        with pytest.raises(InvalidInput, match="cron"):
+            await client.schedules.save("bad", write.request(failures=0), cron="0 0 30 2 *")
+
+
+async def test_a_schedule_exists_if_the_caller_s_transaction_commits(database: Database, database_url: str) -> None:
+    async with Client(database_url) as client, database.connection() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await client.schedules.save("mine", write.request(failures=0), cron="@daily", connection=connection)
+        await transaction.rollback()
+        assert await client.schedules.list() == []
+
+
+async def test_schedules_of_one_name_that_are_made_at_once_are_one(database: Database) -> None:
+    async def make(connection: Conn) -> None:
+        await schedule_changes.save(connection, ScheduleDefinition("one", "t", cron="@daily"), is_new=True)
+
+    made = await asyncio.gather(*(database.run_in_transaction(make) for _ in range(10)), return_exceptions=True)
+    assert sorted(type(one).__name__ for one in made) == ["Conflict"] * 9 + ["NoneType"]

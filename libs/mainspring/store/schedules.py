@@ -95,6 +95,11 @@ async def save(connection: Conn, one: ScheduleDefinition, now: datetime) -> None
     )
 
 
+async def lock_name(connection: Conn, name: str) -> None:
+    """Wait for whoever else creates a schedule of this name; until the transaction ends."""
+    await connection.execute(_SQL["lock_name"], name)
+
+
 async def lock(connection: Conn, name: str) -> StoredSchedule | None:
     """The schedule's row, locked until the transaction ends."""
     row = await connection.fetchrow(_SQL["lock"], name)

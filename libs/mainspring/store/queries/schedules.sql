@@ -81,3 +81,7 @@ FROM mainspring.fires
 WHERE schedule = $1 AND ($2::timestamptz IS NULL OR nominal_at < $2)
 ORDER BY nominal_at DESC
 LIMIT $3
+
+-- name: lock_name
+-- Before there is a row to lock.
+SELECT pg_advisory_xact_lock(hashtextextended('mainspring.schedules:' || $1, 0))

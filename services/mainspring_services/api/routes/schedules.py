@@ -6,15 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from mainspring.domain.definition import ScheduleDefinition
-from mainspring.domain.errors import Conflict, NotFound
-from mainspring.domain.job import JobRequest, check_instant
+from mainspring.domain.errors import NotFound
+from mainspring.domain.job import check_instant
 from mainspring.domain.schedule import fire_times, make_trigger
+from mainspring.runtime import schedule_changes
 from mainspring.runtime.replay import once
-from mainspring.runtime.submit import Accepted, submit_in
-from mainspring.store import fleet, schedules
+from mainspring.store import schedules
 from mainspring.store.pool import Conn
-from mainspring.store.schedules import StoredSchedule
 from mainspring_services.api.access import OPERATES, READS, SUBMITS
 from mainspring_services.api.body import parsed, read_json
 from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
@@ -57,9 +55,8 @@ async def create(request: Request, state: State) -> Response:
     definition = ScheduleIn(**given.model_dump(exclude={"name"})).definition(given.name)
 
     async def make(connection: Conn) -> str:
-        if await schedules.lock(connection, definition.name) is not None:
-            raise Conflict(f"there is a schedule {definition.name} already")
-        return Schedule(**schedule_out(await _save(connection, definition))).model_dump_json()
+        made = await schedule_changes.save(connection, definition, is_new=True)
+        return Schedule(**schedule_out(made)).model_dump_json()
 
     key = request.headers.get("idempotency-key")
     answer, is_replayed = await state.database.run_in_transaction(
@@ -80,22 +77,9 @@ async def save(name: Name, request: Request, state: State) -> dict[str, Any]:
     given: ScheduleIn = parsed(ScheduleIn, await read_json(request))
     definition = given.definition(name)
 
-    async def work(connection: Conn) -> StoredSchedule:
-        return await _save(connection, definition)
-
-    return schedule_out(await state.database.run_in_transaction(work))
-
-
-async def _save(connection: Conn, definition: ScheduleDefinition) -> StoredSchedule:
-    await schedules.save(connection, definition, await fleet.now(connection))
-    return await _found(connection, definition.name)
-
-
-async def _found(connection: Conn, name: str) -> StoredSchedule:
-    one = await schedules.get(connection, name)
-    if one is None:
-        raise NotFound(f"no schedule {name}")
-    return one
+    return schedule_out(
+        await state.database.run_in_transaction(lambda connection: schedule_changes.save(connection, definition))
+    )
 
 
 @router.get("", response_model=SchedulePage, dependencies=[READS])
@@ -129,7 +113,7 @@ async def preview(request: Request) -> dict[str, Any]:
 @router.get("/{name}", response_model=Schedule, responses=answers(404), dependencies=[READS])
 async def show(name: Name, state: State) -> dict[str, Any]:
     """A schedule."""
-    return schedule_out(await state.database.run(lambda connection: _found(connection, name)))
+    return schedule_out(await state.database.run(lambda connection: schedule_changes.found(connection, name)))
 
 
 @router.delete("/{name}", status_code=204, response_class=Response, responses=answers(404), dependencies=[OPERATES])
@@ -167,14 +151,11 @@ async def resume(name: Name, state: State) -> dict[str, Any]:
 
 
 async def _set_paused(state: ApiState, name: str, paused: bool, note: str | None) -> dict[str, Any]:
-    async def work(connection: Conn) -> StoredSchedule:
-        one = await schedules.lock(connection, name)
-        if one is None:
-            raise NotFound(f"no schedule {name}")
-        await schedules.set_paused(connection, one, paused, note, await fleet.now(connection))
-        return await _found(connection, name)
-
-    return schedule_out(await state.database.run_in_transaction(work))
+    return schedule_out(
+        await state.database.run_in_transaction(
+            lambda connection: schedule_changes.set_paused(connection, name, paused, note)
+        )
+    )
 
 
 @router.post(
@@ -187,26 +168,11 @@ async def _set_paused(state: ApiState, name: str, paused: bool, note: str | None
 )
 async def trigger(name: Name, request: Request, state: State) -> Response:
     """Make a job of it now, beside its nominal times. The key of the request becomes the key of the job."""
-
-    async def work(connection: Conn) -> Accepted:
-        one = await schedules.lock(connection, name)
-        if one is None:
-            raise NotFound(f"no schedule {name}")
-        plan = one.definition()
-        made = JobRequest(
-            plan.task,
-            plan.payload,
-            queue=plan.queue,
-            priority=plan.priority,
-            tags=plan.tags,
-            schedule=name,
-            idempotency_key=request.headers.get("idempotency-key"),
+    key = request.headers.get("idempotency-key")
+    with traced_submit(request) as (span, traceparent):
+        accepted = await state.database.run_in_transaction(
+            lambda connection: schedule_changes.trigger(connection, name, idempotency_key=key, traceparent=traceparent)
         )
-        with traced_submit(request, made.queue) as (span, traceparent):
-            (accepted,) = await submit_in(connection, [made.with_options(traceparent=traceparent)])
-            span.set_attributes({"messaging.message.id": str(accepted.id), "mainspring.schedule": name})
-        return accepted
-
-    accepted = await state.database.run_in_transaction(work)
+        span.set_attributes({"messaging.message.id": str(accepted.id), "mainspring.schedule": name})
     state.wake.call()
     return Response(accepted.answer, 201, replayed(accepted.is_replayed), media_type="application/json")

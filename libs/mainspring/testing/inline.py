@@ -1,20 +1,13 @@
-"""For the tests of your own tasks: run a job in place with its retries, and note what was submitted.
-
-    run = await run_inline(charge, charge.request(customer=…, cents=990), connection=connection)
-    assert run.state == "succeeded"
-
-Nothing waits: a retry's delay is noted and the next attempt begins at once. No service, broker or schema is needed;
-a handler that uses ``ctx.transaction()`` needs a connection to a database that holds its own tables.
-"""
+"""A job in place: the handler, the retries and the transaction, without a service or a broker."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -55,7 +48,9 @@ class InlineRun:
         return sum((one.delay for one in self.attempts), timedelta(0))
 
 
-class _InlineContext(JobContext):
+class InlineContext(JobContext):
+    """The context of an attempt in place; ``end`` ends its transaction."""
+
     def __init__(self, request: JobRequest, job_id: UUID, attempt: int, connection: Any) -> None:
         self.job_id = job_id
         self.task = request.task
@@ -86,31 +81,58 @@ class _InlineContext(JobContext):
             await (transaction.commit() if commit else transaction.rollback())
 
 
+@dataclass(slots=True)
+class InlineJob:
+    """A job that is run here, attempt after attempt, by the rules that a worker settles by."""
+
+    task: Task[Any, Any]
+    request: JobRequest
+    id: UUID = field(default_factory=uuid4)
+    state: State = State.SCHEDULED
+    result: Any = None
+    attempts: list[InlineAttempt] = field(default_factory=list)
+    _used: int = 0
+    _hand_backs: int = 0
+
+    def __post_init__(self) -> None:
+        if self.request.task != self.task.name:
+            raise InvalidInput("task", f"the request is for {self.request.task}, not {self.task.name}")
+
+    async def attempt(self, connection: Any = None) -> timedelta:
+        """Run once; returns how long the job waits then, if it isn't over."""
+        number = len(self.attempts) + 1
+        ending = await _run(self.task, self.request, InlineContext(self.request, self.id, number, connection))
+        if ending.outcome is Outcome.SUCCEEDED:
+            self.state, self.result = State.SUCCEEDED, json.loads(ending.result or "null")
+            self.attempts.append(InlineAttempt(number, ending.outcome))
+            return timedelta(0)
+        standing = Standing(self._used + 1, self.request.retry or DEFAULT, self._hand_backs)
+        # Without chance: half of the jitter.
+        verdict = decide(ending, standing, 0.5)
+        self._used, self._hand_backs = (self._used + 1, 0) if verdict.counts else (self._used, self._hand_backs + 1)
+        self.state = verdict.state
+        self.attempts.append(InlineAttempt(number, verdict.outcome, ending.error, verdict.delay))
+        return verdict.delay
+
+    @property
+    def is_over(self) -> bool:
+        """True when no attempt follows."""
+        return self.state.is_final or len(self.attempts) >= MOST_ATTEMPTS
+
+
 async def run_inline(one: Task[Any, Any], request: JobRequest, *, connection: Any = None) -> InlineRun:
     """Run a job to its end, attempt after attempt, as a worker would by the task's own retry policy.
 
     ``connection``: an asyncpg connection for ``ctx.transaction()``; each attempt commits or rolls back on it.
     Raises InvalidInput when the request is another task's.
     """
-    if request.task != one.name:
-        raise InvalidInput("task", f"the request is for {request.task}, not {one.name}")
-    job_id, attempts, used, hand_backs = uuid4(), list[InlineAttempt](), 0, 0
-    policy = request.retry or DEFAULT
-    while True:
-        number = len(attempts) + 1
-        ending = await _attempt(one, request, _InlineContext(request, job_id, number, connection))
-        if ending.outcome is Outcome.SUCCEEDED:
-            attempts.append(InlineAttempt(number, ending.outcome))
-            return InlineRun(State.SUCCEEDED, json.loads(ending.result or "null"), tuple(attempts))
-        # Without chance: half of the jitter.
-        verdict = decide(ending, Standing(used + 1, policy, hand_backs), 0.5)
-        used, hand_backs = (used + 1, 0) if verdict.counts else (used, hand_backs + 1)
-        attempts.append(InlineAttempt(number, verdict.outcome, ending.error, verdict.delay))
-        if verdict.state.is_final or number >= MOST_ATTEMPTS:
-            return InlineRun(verdict.state, None, tuple(attempts))
+    job = InlineJob(one, request)
+    while not job.is_over:
+        await job.attempt(connection)
+    return InlineRun(job.state, job.result, tuple(job.attempts))
 
 
-async def _attempt(one: Task[Any, Any], request: JobRequest, context: _InlineContext) -> Ending:
+async def _run(one: Task[Any, Any], request: JobRequest, context: InlineContext) -> Ending:
     deadline = asyncio.timeout(request.timeout.total_seconds() if request.timeout else None)
     try:
         async with deadline:
@@ -128,34 +150,3 @@ async def _call(one: Task[Any, Any], context: JobContext, arguments: dict[str, A
     if one.is_async:
         return await one.handler(context, **arguments)
     return await asyncio.to_thread(one.handler, context, **arguments)
-
-
-@dataclass(slots=True)
-class Recorder:
-    """Stands where a ``Client`` stands in your code, and keeps what it is asked to submit."""
-
-    requests: list[JobRequest] = field(default_factory=list)
-
-    async def submit(
-        self,
-        request: JobRequest,
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        run_at: datetime | None = None,
-        delay: timedelta | None = None,
-        idempotency_key: str | None = None,
-        connection: Any = None,  # noqa: ARG002  accepted as a client does; its transaction takes nothing back here
-    ) -> UUID:
-        """As ``Client.submit``: the request is checked and kept."""
-        options = {"queue": queue, "priority": priority, "run_at": run_at, "delay": delay}
-        self.requests.append(request.with_options(idempotency_key=idempotency_key, **options))
-        return uuid4()
-
-    async def submit_many(self, requests: Sequence[JobRequest], *, connection: Any = None) -> list[UUID]:
-        """As ``Client.submit_many``."""
-        return [await self.submit(one, connection=connection) for one in requests]
-
-    def payloads(self, one: Task[Any, Any]) -> list[dict[str, Any]]:
-        """The payloads that were submitted for a task, in order."""
-        return [json.loads(request.payload) for request in self.requests if request.task == one.name]

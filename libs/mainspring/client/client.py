@@ -1,10 +1,4 @@
-"""The Python client: it speaks to Postgres, with the same validation as the api.
-
-    async with Client(url) as client:
-        job_id = await client.submit(charge.request(customer=…, month=…, cents=…), priority=2)
-
-With ``connection=`` a job is inserted in the caller's own transaction: it exists if and only if that commits.
-"""
+"""Submitting jobs and looking after them."""
 
 from __future__ import annotations
 
@@ -16,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from mainspring.client.schedules import Schedules
 from mainspring.domain.errors import JobFailed, NotFinished, NotFound
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import State
@@ -34,7 +29,10 @@ class Client:
 
     def __init__(self, database_url: str, *, connections: int = 4) -> None:
         self._database = Database(database_url, "client", most=connections)
-        self._submitter = Submitter(self._database, Wake(self._database))
+        wake = Wake(self._database)
+        self._submitter = Submitter(self._database, wake)
+        #: Creating, changing and triggering schedules.
+        self.schedules = Schedules(self._database, wake)
 
     async def __aenter__(self) -> Client:
         return self

@@ -1,0 +1,182 @@
+"""What a crash does to a handler's writes, tried out: it is killed at each of its awaits in turn, and run again.
+
+Each trial begins with a copy of the same database and ends as a real one would: the process is killed without a word,
+the server rolls back what was open, and the next attempt runs to its end. What lies in the tables then is held against
+one run without a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.job import JobRequest
+from mainspring.store.copies import copied, rows_of
+from mainspring.tasks import Task
+
+#: A handler that waits more often than this is not tried further.
+MOST_AWAITS = 500
+#: Beyond any await: the attempt is not killed at all.
+NEVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """What was left after a crash at one await and the run that followed."""
+
+    #: Which of the handler's waits had just ended, from 1, and the line that waited.
+    number: int
+    place: str
+    #: More of these than one run alone makes: a table with its additional rows, or ``outside`` with the effects.
+    twice: dict[str, list[str]]
+    #: Fewer of these than one run alone makes.
+    lost: dict[str, list[str]]
+    #: Why the run after the crash failed, if it did.
+    error: str | None
+
+    @property
+    def is_clean(self) -> bool:
+        """True when the crash left nothing twice, nothing out, and the next run succeeded."""
+        return not self.twice and not self.lost and self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class CrashReport:
+    """All crashes that were tried, in the order of the handler's awaits."""
+
+    task: str
+    crashes: tuple[Crash, ...]
+
+    @property
+    def faults(self) -> tuple[Crash, ...]:
+        """The crashes that weren't clean."""
+        return tuple(one for one in self.crashes if not one.is_clean)
+
+    def __str__(self) -> str:
+        """For a person: one line for each crash, and what it left."""
+        lines = [f"{self.task}: killed at {len(self.crashes)} points, {len(self.faults)} of them with a fault"]
+        for one in self.crashes:
+            lines.append(f"  {'ok  ' if one.is_clean else 'FAIL'} {one.number:3} {one.place}")
+            for word, found in (("twice", one.twice), ("lost", one.lost)):
+                lines += [f"           {word}: {where} {row}" for where, rows in found.items() for row in rows]
+            if one.error:
+                lines.append(f"           the next run failed: {one.error}")
+        return "\n".join(lines)
+
+
+async def crash_at_each_await(
+    one: Task[Any, Any],
+    request: JobRequest,
+    *,
+    database_url: str | None = None,
+    outside: Callable[[], Sequence[object]] | None = None,
+) -> CrashReport:
+    """Run the handler once undisturbed, then kill it at each await in turn, and run it again after each crash.
+
+    ``database_url``: a database with the handler's tables, to which nobody is connected; every trial gets a copy of
+    it, whose URL the handler finds in ``MAINSPRING_DATABASE_URL``. The role must be allowed to create databases.
+    ``outside``: what the handler has done elsewhere so far (the calls that a stand-in of yours has received). The task
+    must be an async one at the top of a module that can be imported. Raises InvalidInput otherwise.
+    """
+    if not one.is_async:
+        raise InvalidInput("task", f"{one.name} is a plain function: it has no awaits")
+    async with _server(one) as ask:
+        trials = _Trials(one, request, database_url, outside or (lambda: ()), ask)
+        expected, answer = await trials.run(NEVER)
+        if answer["error"]:
+            raise InvalidInput("request", f"the handler fails without any crash: {answer['error']}")
+        numbers = range(1, min(answer["awaits"], MOST_AWAITS) + 2)
+        return CrashReport(one.name, tuple([await trials.crash(number, expected) for number in numbers]))
+
+
+Effects = dict[str, Counter[str]]
+Ask = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    task: Task[Any, Any]
+    request: JobRequest
+    database_url: str | None
+    outside: Callable[[], Sequence[object]]
+    ask: Ask
+
+    async def run(self, *kills: int) -> tuple[Effects, dict[str, Any]]:
+        """One attempt for each of ``kills`` on a fresh copy; what they left, and the answer of the last one."""
+        async with copied(self.database_url) as url:
+            before, done = await rows_of(url), len(self.outside())
+            job_id = str(uuid4())
+            answers = [
+                await self.ask(
+                    {
+                        "job_id": job_id,
+                        "key": self.request.idempotency_key or job_id,
+                        "payload": self.request.payload,
+                        "attempt": attempt,
+                        "kill_at": kill_at,
+                        "database_url": url,
+                    }
+                )
+                for attempt, kill_at in enumerate(kills, start=1)
+            ]
+            after = await rows_of(url)
+            effects = {table: rows - before.get(table, Counter()) for table, rows in after.items()}
+            effects["outside"] = Counter(map(str, self.outside()[done:]))
+            return effects, {**answers[-1], "place": answers[0].get("place", "")}
+
+    async def crash(self, number: int, expected: Effects) -> Crash:
+        """Killed at await ``number``, then run to the end."""
+        effects, answer = await self.run(number, NEVER)
+        twice, lost = {}, {}
+        for where in sorted(expected.keys() | effects.keys()):
+            wanted, found = expected.get(where, Counter()), effects.get(where, Counter())
+            # By number, since rows of two runs differ in their ids and instants.
+            more = found.total() - wanted.total()
+            if more > 0:
+                twice[where] = _some(found, wanted, more)
+            elif more < 0:
+                lost[where] = _some(wanted, found, -more)
+        return Crash(number, answer["place"], twice, lost, answer["error"])
+
+
+def _some(many: Counter[str], few: Counter[str], count: int) -> list[str]:
+    """``count`` entries of ``many``, first those that ``few`` hasn't."""
+    return [*(many - few).elements(), *(many & few).elements()][:count]
+
+
+@asynccontextmanager
+async def _server(one: Task[Any, Any]) -> AsyncIterator[Ask]:
+    """A process that has imported the task's module, and runs what it is asked to."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "mainspring.testing.crash_server", one.handler.__module__, one.name),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdin is not None  # noqa: S101  both were asked for
+    assert process.stdout is not None  # noqa: S101
+    writer, reader = process.stdin, process.stdout
+
+    async def ask(order: dict[str, Any]) -> dict[str, Any]:
+        writer.write(json.dumps(order).encode() + b"\n")
+        line = await reader.readline()
+        if not line:
+            raise InvalidInput("task", f"{one.handler.__module__} can't be imported, or has no task {one.name}")
+        answer: dict[str, Any] = json.loads(line)
+        return {"error": None, "awaits": 0, **answer}
+
+    try:
+        yield ask
+    finally:
+        writer.close()
+        await process.wait()

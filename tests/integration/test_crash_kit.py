@@ -1,0 +1,103 @@
+"""The crash kit: what a kill at each await leaves behind, in real processes on real databases."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from mainspring import InvalidInput
+from mainspring.devstack import Stack
+from mainspring.testing import crash_at_each_await
+
+from .. import crash_tasks
+
+TABLES = """
+CREATE TABLE payments (id uuid DEFAULT gen_random_uuid(), cents int);
+CREATE TABLE receipts (job text UNIQUE, at timestamptz DEFAULT clock_timestamp());
+CREATE TABLE books (cents int);
+INSERT INTO books VALUES (100);
+"""
+
+
+@pytest.fixture
+def users_database(stack: Stack) -> Iterator[str]:
+    name = f"users_{secrets.token_hex(6)}"
+    url = stack.postgres.create_database(name)
+    stack.postgres.execute(TABLES, url)
+    yield url
+    assert stack.postgres.execute("SELECT count(*) FROM payments", url) == "0", "the trials ran on copies"
+    stack.postgres.drop_database(name)
+
+
+@pytest.fixture
+def gateway() -> Iterator[tuple[str, list[str]]]:
+    """Another system, which applies each key once."""
+    applied: list[str] = []
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            key = self.headers.get("idempotency-key", secrets.token_hex(4))
+            if key not in applied:
+                applied.append(key)
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", applied
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def test_one_transaction_with_the_completion_is_safe_wherever_it_is_killed(users_database: str) -> None:
+    one = crash_tasks.safe
+    report = await crash_at_each_await(one, one.request(cents=5), database_url=users_database)
+    assert len(report.crashes) > 3
+    assert report.faults == (), str(report)
+
+
+async def test_statements_that_commit_by_themselves_happen_twice(users_database: str) -> None:
+    one = crash_tasks.careless
+    report = await crash_at_each_await(one, one.request(cents=5), database_url=users_database)
+    paid_twice = [crash for crash in report.crashes if "public.payments" in crash.twice]
+    assert any("INSERT INTO payments" in crash.place for crash in paid_twice)
+    assert paid_twice[-1] is report.crashes[-1], "killed after its return, the whole runs again"
+    (row,) = paid_twice[-1].twice["public.payments"]
+    assert row.endswith(",5)")
+    # The second run meets the first one's receipt, and can never end.
+    assert any("UniqueViolation" in (crash.error or "") for crash in report.crashes)
+    assert "twice: public.payments" in str(report)
+
+
+async def test_what_is_marked_before_it_is_done_is_lost(users_database: str) -> None:
+    one = crash_tasks.hasty
+    report = await crash_at_each_await(one, one.request(cents=5), database_url=users_database)
+    assert {tuple(crash.lost) for crash in report.faults} == {("public.payments",)}
+    assert "is_first = await" in report.faults[0].place
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+async def test_another_system_needs_the_key(gateway: tuple[str, list[str]], has_key: bool) -> None:
+    url, applied = gateway
+    one = crash_tasks.calls
+    report = await crash_at_each_await(one, one.request(url=url, has_key=has_key), outside=lambda: applied)
+    assert bool(report.faults) is not has_key, str(report)
+    assert all(set(crash.twice) == {"outside"} for crash in report.faults)
+
+
+@pytest.mark.parametrize(
+    ("one", "why"), [(crash_tasks.plain, "no awaits"), (crash_tasks.broken, "fails without any crash: ValueError")]
+)
+async def test_what_cannot_be_tried_is_said(one, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        await crash_at_each_await(one, one.request())
