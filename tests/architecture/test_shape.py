@@ -20,7 +20,10 @@ CATCHES_EVERYTHING = {
     "libs/mainspring/worker/executor.py": (2, "whatever a handler raises becomes an outcome"),
     "libs/mainspring/runtime/batcher.py": (1, "handed on to the callers, whose errors these are"),
     "libs/mainspring/store/pool.py": (1, "raised again, once the pool has the connection back"),
-    "libs/mainspring/testing/crash_server.py": (3, "a child's end is its answer, and what it awaits raises is handed on"),
+    "libs/mainspring/testing/crash_server.py": (
+        3,
+        "a child's end is its answer, and what it awaits raises is handed on",
+    ),
     "libs/mainspring/testing/inline.py": (1, "whatever a handler raises becomes an outcome, as in a worker"),
     "libs/mainspring/worker/faults.py": (2, "an exception's own methods may raise anything while it is described"),
 }
