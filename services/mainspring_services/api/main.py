@@ -29,6 +29,7 @@ log = get_logger(__name__)
 async def serve(service: Service) -> None:
     """Serve HTTP until the stop."""
     settings = cast(ApiSettings, service.settings)
+    tls = settings.tls()
     listener = listen(settings.host, settings.port)
     await wait_for_schema(settings.direct_url, NAME)
     async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
@@ -49,7 +50,8 @@ async def serve(service: Service) -> None:
             ]
         )
         service.guard(
-            "http", server_for(make_app(parts, settings), h11_max_incomplete_event_size=65_536).serve_on(listener)
+            "http",
+            server_for(make_app(parts, settings), h11_max_incomplete_event_size=65_536, **tls).serve_on(listener),
         )
         log.info("listening", host=settings.host, port=listener.getsockname()[1], auth=settings.auth)
         await service.wait_for_stop()

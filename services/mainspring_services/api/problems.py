@@ -53,8 +53,14 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(MainspringError, _ours)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(BodyTooLarge, lambda *_: problem(413, "The body is too large"))
-    app.add_exception_handler(BodyTooSlow, lambda *_: problem(408, "The body took too long"))
+    app.add_exception_handler(BodyTooLarge, lambda *_: _hang_up(problem(413, "The body is too large")))
+    app.add_exception_handler(BodyTooSlow, lambda *_: _hang_up(problem(408, "The body took too long")))
+
+
+def _hang_up(answer: JSONResponse) -> JSONResponse:
+    """Close the connection after this answer: on one that stays open the server would read the rest, to no end."""
+    answer.headers["Connection"] = "close"
+    return answer
 
 
 def _ours(_: Request, error: Exception) -> JSONResponse:

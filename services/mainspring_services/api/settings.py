@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -23,6 +25,10 @@ class ApiSettings(Settings):
     port: int = Field(default=8080, ge=0, le=65535)
     #: `on`: API keys are asked for, on loopback once there is one; `off` lets anybody in.
     auth: Literal["on", "off"] = "on"
+    #: A certificate chain in PEM; with `tls_key` the API speaks HTTPS alone.
+    tls_cert: Path | None = None
+    #: The certificate's private key in PEM.
+    tls_key: Path | None = None
     #: Bytes of a request's body at most.
     body_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
     #: Seconds that a request's body may take.
@@ -32,6 +38,18 @@ class ApiSettings(Settings):
     def is_open(self) -> bool:
         """True when nobody but this machine can come in: no key is needed until there is one."""
         return _is_loopback(self.host)
+
+    def tls(self) -> dict[str, str]:
+        """What the server is told of TLS; nothing without a certificate. Raises Misconfigured."""
+        if self.tls_cert is None and self.tls_key is None:
+            return {}
+        if self.tls_cert is None or self.tls_key is None:
+            raise Misconfigured("MAINSPRING_API_TLS_CERT and MAINSPRING_API_TLS_KEY belong together: one is missing")
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.tls_cert, self.tls_key)
+        except OSError as error:
+            raise Misconfigured(f"MAINSPRING_API_TLS_CERT, MAINSPRING_API_TLS_KEY: {error}") from None
+        return {"ssl_certfile": str(self.tls_cert), "ssl_keyfile": str(self.tls_key)}
 
     def check_access(self, *, has_keys: bool) -> None:
         """Beyond this machine there must be keys, or an explicit word. Raises Misconfigured."""
