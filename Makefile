@@ -72,7 +72,7 @@ test-compose: $(READY)  ## the compose file from outside: containers are killed,
 	$(BIN)/pytest tests/e2e
 
 docs: $(READY)  ## write the pages that are generated from the code
-	$(BIN)/python -c "from mainspring.domain.states import as_markdown; print(as_markdown(), end='')" > docs/state-machine.md
+	$(BIN)/python docs/generate.py
 
 bench: $(READY)  ## make bench NAME=drain|latency
 	$(BIN)/python tests/benchmarks/run.py $(NAME)

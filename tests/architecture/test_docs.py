@@ -34,7 +34,7 @@ SETTINGS: dict[str, type[Settings]] = {
 #: Where the paths begin that a page names, as a person in the checkout would look for them.
 BASES = ("", "libs/mainspring", "services")
 #: Named by a page as something that the reader writes.
-NOT_OURS = {"myapp/tasks.py"}
+NOT_OURS = {"myapp/tasks.py", "shop/tasks.py"}
 FENCE = re.compile(r"^```(\S*)[ ]*(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
-from mainspring.domain.states import as_markdown
+import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAGES: dict[Path, str] = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
 
 
-def test_the_state_machine_s_page_is_the_table():
-    assert (DOCS / "state-machine.md").read_text() == as_markdown()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_generated_page_is_what_the_code_says(page: Path):
+    assert page.read_text() == PAGES[page], "run `make docs`"
