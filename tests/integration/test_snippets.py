@@ -202,7 +202,9 @@ class Gateway:
     """A partner that knows keys."""
 
     async def charge(self, customer: UUID, cents: int, *, idempotency_key: str) -> None:
-        assert (customer, cents, idempotency_key)
+        assert customer.version == 4
+        assert cents > 0
+        assert idempotency_key
 
 
 async def place_order(order: int, client: Any) -> None:
