@@ -385,3 +385,22 @@ def test_a_note_that_postgres_refuses_is_bad_input(api: Api) -> None:
 def test_c08_c10_c11_a_schedule_that_can_never_fire_is_refused(api: Api, fields: dict[str, Any], field: str) -> None:
     assert field in errors_of(api.http.put("/v1/schedules/bad", json={"task": "t", **fields}))
     assert api.http.get("/v1/schedules/bad").status_code == 404
+
+
+def test_a_queue_s_defaults_are_taken_where_neither_request_nor_task_says_otherwise(api: Api) -> None:
+    retry = {"max_attempts": 7, "base": 2.0, "factor": 3.0, "cap": 90.0}
+    defaults = {"default_priority": 2, "default_timeout_seconds": 12.5, "default_retry": retry}
+    saved = api.http.put("/v1/queues/lane", json=defaults).json()
+    assert {name: saved[name] for name in defaults} == defaults
+    plain = submit(api, queue="lane").json()
+    assert (plain["priority"], plain["timeout_seconds"], plain["max_attempts"]) == (2, 12.5, 7)
+    said = submit(api, queue="lane", priority=9, timeout_seconds=3, retry={"max_attempts": 1}).json()
+    assert (said["priority"], said["timeout_seconds"], said["max_attempts"]) == (9, 3, 1)
+    from_sql = api.stack.postgres.execute("SELECT mainspring.submit('t', queue => 'lane')", api.database_url)
+    job = api.http.get(f"/v1/jobs/{from_sql.strip()}").json()
+    assert (job["priority"], job["timeout_seconds"], job["max_attempts"]) == (2, 12.5, 7)
+    lifted = api.http.put("/v1/queues/lane", json=dict.fromkeys(defaults)).json()
+    assert {lifted[name] for name in defaults} == {None}
+    assert submit(api, queue="lane").json()["priority"] == 5
+    assert errors_of(api.http.put("/v1/queues/lane", json={"default_priority": 10})) == ["default_priority"]
+    assert errors_of(api.http.put("/v1/queues/lane", json={"default_retry": {"max_attempts": 0}}))

@@ -63,7 +63,7 @@ def test_queues_are_set_paused_and_resumed(api: Api) -> None:
     assert document(api, "queues", "set", "cli-queue", "--concurrency", "3")["concurrency"] == 3
     assert document(api, "queues", "pause", "cli-queue", "--note", "a deploy")["note"] == "a deploy"
     assert document(api, "queues", "resume", "cli-queue")["paused"] is False
-    assert document(api, "queues", "set", "cli-queue", "--concurrency", "0")["concurrency"] is None
+    assert document(api, "queues", "set", "cli-queue", "--concurrency", "none")["concurrency"] is None
     assert "cli-queue" in mainspring(api, "queues", "list").stdout
     assert document(api, "workers", "list")["items"] == []
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +18,11 @@ workers_app = typer.Typer(no_args_is_help=True, help="Look at the workers.")
 @app.command("list")
 def list_all(as_json: Json = False) -> None:
     """All queues by name."""
-    show_list(call("GET", "/v1/queues"), ("name", "paused", "note", "release_window", "concurrency"), as_json)
+    show_list(
+        call("GET", "/v1/queues"),
+        ("name", "paused", "note", "release_window", "concurrency", "default_priority"),
+        as_json,
+    )
 
 
 @app.command()
@@ -40,19 +45,37 @@ def resume(name: str, as_json: Json = False) -> None:
 def save(
     name: str,
     window: Annotated[int | None, typer.Option(help="Jobs of it that may be in the broker at once.")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Jobs that may hold a slot at once; 0: no limit.")] = None,
+    concurrency: Annotated[str | None, typer.Option(help="Jobs that may hold a slot at once, or none.")] = None,
+    priority: Annotated[str | None, typer.Option(help="Of jobs that say none: 0 (first) to 9, or none.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Seconds, for tasks that no worker knows yet, or none.")] = None,
+    retry: Annotated[str | None, typer.Option(help="Likewise the retry policy as JSON, or none.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a queue, or change its settings.
+    """Make a queue, or change its settings; `none` lifts one.
 
-    Example: mainspring queues set billing --concurrency 10
+    Example: mainspring queues set billing --concurrency 10 --priority 2
     """
-    given = {"release_window": window, "concurrency": concurrency}
-    # A limit of 0 means that there is none, which the api is told as null.
-    body = {field: value or None for field, value in given.items() if value is not None}
+    given = {
+        "release_window": window,
+        "concurrency": concurrency,
+        "default_priority": priority,
+        "default_timeout_seconds": timeout,
+        "default_retry": retry,
+    }
+    body = {field: _value(field, value) for field, value in given.items() if value is not None}
     if not body:
-        raise InvalidInput("settings", "give --window or --concurrency")
+        raise InvalidInput("settings", "give at least one of them: mainspring queues set --help")
     show(call("PUT", f"/v1/queues/{name}", body=body), as_json)
+
+
+def _value(field: str, given: str | int) -> Any:
+    """An option as JSON values: the api says what is wrong with them."""
+    if isinstance(given, int) or given == "none":
+        return None if given == "none" else given
+    try:
+        return json.loads(given)
+    except ValueError:
+        raise InvalidInput(field, f"{given!r} is neither a number, JSON, nor none") from None
 
 
 @workers_app.command("list")

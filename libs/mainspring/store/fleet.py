@@ -32,6 +32,10 @@ class Queue:
     release_window: int
     backs_off_until: datetime
     concurrency: int | None
+    default_priority: int | None
+    default_timeout_seconds: float | None
+    #: JSON text.
+    default_retry: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,17 @@ async def pause_queue(connection: Conn, name: str, paused: bool, note: str | Non
 async def set_window(connection: Conn, name: str, window: int) -> bool:
     """Set how many jobs of a queue may be in the broker; False when there is no such queue."""
     return bool(await connection.fetchrow(_SQL["set_window"], name, window))
+
+
+async def set_defaults(connection: Conn, name: str, changes: dict[str, Any]) -> None:
+    """Set what jobs of a queue have when neither their request nor their task says it; a value of None lifts it.
+
+    ``changes``: any of ``priority``, ``timeout_seconds`` and ``retry`` (JSON text).
+    """
+    arguments = [
+        value for key in ("priority", "timeout_seconds", "retry") for value in (key in changes, changes.get(key))
+    ]
+    await connection.execute(_SQL["set_defaults"], name, *arguments)
 
 
 async def set_concurrency(connection: Conn, name: str, most: int | None) -> None:

@@ -30,7 +30,8 @@ ON CONFLICT DO NOTHING
 
 -- name: queues
 SELECT
-    queues.name, queues.paused, queues.note, queues.release_window, queues.backs_off_until, limits.most AS concurrency
+    queues.name, queues.paused, queues.note, queues.release_window, queues.backs_off_until, limits.most AS concurrency,
+    queues.default_priority, queues.default_timeout_seconds, queues.default_retry
 FROM mainspring.queues
 LEFT JOIN mainspring.limits ON limits.queue = queues.name AND limits.kind = 'concurrency'
 ORDER BY queues.name
@@ -40,6 +41,16 @@ UPDATE mainspring.queues SET paused = $2, note = $3 WHERE name = $1 RETURNING na
 
 -- name: set_window
 UPDATE mainspring.queues SET release_window = $2 WHERE name = $1 RETURNING name
+
+-- name: set_defaults
+-- Each with whether it is to be set.
+UPDATE mainspring.queues
+SET
+    default_priority = CASE WHEN $2 THEN $3::smallint ELSE default_priority END,
+    default_timeout_seconds = CASE WHEN $4 THEN $5::double precision ELSE default_timeout_seconds END,
+    default_retry = CASE WHEN $6 THEN $7::jsonb ELSE default_retry END
+WHERE name = $1
+RETURNING name
 
 -- name: set_concurrency
 INSERT INTO mainspring.limits (queue, kind, most) VALUES ($1, 'concurrency', $2)

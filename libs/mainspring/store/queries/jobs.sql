@@ -1,14 +1,15 @@
 -- name: insert
--- One statement for a batch: what the caller left out comes from the task's entry in the catalogue.
+-- One statement for a batch: what the caller left out comes from the task's entry in the catalogue, then from the queue.
 -- A due time is never in the past, so that a release may look from a lower bound on.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 asked AS MATERIALIZED (
     SELECT
         a.id, a.task, a.payload, a.priority, a.run_at, a.delay, a.idempotency_key, a.tags, a.expires_at,
         a.schedule, a.nominal_at, a.traceparent,
-        coalesce(a.queue, tasks.queue, 'default') AS queue,
-        coalesce(a.timeout_seconds, tasks.timeout_seconds, 300) AS timeout_seconds,
-        coalesce(a.retry, tasks.retry, $15::jsonb) AS retry
+        lane.queue,
+        coalesce(a.timeout_seconds, tasks.timeout_seconds, queues.default_timeout_seconds, 300) AS timeout_seconds,
+        coalesce(a.retry, tasks.retry, queues.default_retry, $15::jsonb) AS retry,
+        queues.default_priority
     FROM unnest(
         $1::uuid[], $2::text[], $3::jsonb[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
         $8::double precision[], $9::jsonb[], $10::text[], $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[],
@@ -18,6 +19,8 @@ asked AS MATERIALIZED (
         schedule, nominal_at, traceparent
     )
     LEFT JOIN mainspring.tasks ON tasks.name = a.task
+    CROSS JOIN LATERAL (SELECT coalesce(a.queue, tasks.queue, 'default') AS queue) AS lane
+    LEFT JOIN mainspring.queues ON queues.name = lane.queue
 ),
 made AS (
     INSERT INTO mainspring.queue_first_uses (name)
@@ -38,7 +41,7 @@ INSERT INTO mainspring.live_jobs (
     id, queue, task, state, priority, due_at, expires_at, max_attempts, timeout_seconds, idempotency_key, schedule
 )
 SELECT
-    asked.id, asked.queue, asked.task, 'scheduled', coalesce(asked.priority, 5),
+    asked.id, asked.queue, asked.task, 'scheduled', coalesce(asked.priority, asked.default_priority, 5),
     greatest(coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')), clock.now),
     asked.expires_at, (asked.retry ->> 'max_attempts')::integer, asked.timeout_seconds, asked.idempotency_key,
     asked.schedule

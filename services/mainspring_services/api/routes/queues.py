@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -43,6 +44,7 @@ async def show(name: Name, state: State) -> dict[str, Any]:
 async def save(name: Name, request: Request, state: State) -> dict[str, Any]:
     """Make a queue, or change its settings."""
     given: QueueIn = parsed(QueueIn, await read_json(request))
+    defaults = given.defaults()
 
     async def work(connection: Conn) -> None:
         await fleet.make_queues(connection, [name])
@@ -50,6 +52,8 @@ async def save(name: Name, request: Request, state: State) -> dict[str, Any]:
             await fleet.set_window(connection, name, given.release_window)
         if "concurrency" in given.model_fields_set:
             await fleet.set_concurrency(connection, name, given.concurrency)
+        if defaults:
+            await fleet.set_defaults(connection, name, defaults)
 
     await state.database.run_in_transaction(work)
     return await show(name, state)
@@ -85,4 +89,4 @@ async def _found(state: ApiState, name: str) -> StoredQueue:
 def _out(one: StoredQueue) -> dict[str, Any]:
     fields = asdict(one)
     fields.pop("backs_off_until")
-    return fields
+    return fields | {"default_retry": json.loads(one.default_retry) if one.default_retry else None}

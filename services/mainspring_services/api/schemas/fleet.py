@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.states import State
+from mainspring_services.api.schemas.jobs import RetryIn
 
 
 class QueueIn(BaseModel):
@@ -25,6 +28,26 @@ class QueueIn(BaseModel):
         strict=True,
         description="Jobs of it that may hold a slot at once, over all workers; null lifts the limit.",
     )
+    default_priority: int | None = Field(
+        default=None, ge=0, le=9, strict=True, description="Of jobs whose request says none; null lifts it."
+    )
+    default_timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=2_592_000,
+        allow_inf_nan=False,
+        description="Of jobs for which neither the request nor the task says one; null lifts it.",
+    )
+    default_retry: RetryIn | None = Field(default=None, description="Likewise, the retry policy.")
+
+    def defaults(self) -> dict[str, Any]:
+        """The defaults that are to be set, by their names in the store. Raises InvalidInput."""
+        found = {
+            "priority": self.default_priority,
+            "timeout_seconds": self.default_timeout_seconds,
+            "retry": json.dumps(self.default_retry.policy().as_json()) if self.default_retry else None,
+        }
+        return {name: value for name, value in found.items() if f"default_{name}" in self.model_fields_set}
 
 
 class Queue(BaseModel):
@@ -35,6 +58,9 @@ class Queue(BaseModel):
     note: str | None
     release_window: int
     concurrency: int | None
+    default_priority: int | None
+    default_timeout_seconds: float | None
+    default_retry: dict[str, Any] | None
 
 
 class Queues(BaseModel):
