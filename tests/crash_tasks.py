@@ -27,6 +27,15 @@ async def careless(ctx: JobContext, *, cents: int) -> None:
     await connection.close()
 
 
+@task("crash.adds")
+async def adds(ctx: JobContext, *, cents: int) -> None:
+    """Changes a row, and commits that by itself."""
+    print("what a handler prints is its own")
+    connection = await asyncpg.connect(os.environ["MAINSPRING_DATABASE_URL"])
+    await connection.execute("UPDATE books SET cents = cents + $1", cents)
+    await connection.close()
+
+
 @task("crash.hasty")
 async def hasty(ctx: JobContext, *, cents: int) -> None:
     """Says that it is done before it is."""

@@ -6,6 +6,8 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -119,3 +121,18 @@ def test_more_workers_share_the_work(project: Project) -> None:
     assert len(project.until(workers)) > 1
     project.compose("up", "--wait", "--no-recreate", "--scale", "worker=1")
     project.until(lambda: len(project.ask("GET", "/v1/workers")["items"]) == 1)
+
+
+def test_one_s_own_tasks_run_from_one_s_own_folder(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "myapp").mkdir()
+    tmp_path.chmod(0o755)
+    for parent in list(tmp_path.parents)[:2]:
+        parent.chmod(0o755)
+    (code,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (tmp_path / "myapp" / "tasks.py").write_text(code)
+    own = {"MAINSPRING_CODE": str(tmp_path), "MAINSPRING_WORKER_MODULES": "myapp.tasks"}
+    mine = replace(project, environment=project.environment | own)
+    mine.compose("up", "--wait")
+    job = mine.ask("POST", "/v1/jobs", json={"task": "hello.greet", "payload": {"name": "Ada"}})
+    done = mine.until(lambda: mine.ask("GET", f"/v1/jobs/{job['id']}/result", params={"wait": 30}))
+    assert done["result"] == "Hello Ada, this is attempt 1"

@@ -198,8 +198,13 @@ def test_a_repeated_trigger_makes_one_job(api: Api) -> None:
     assert (first.status_code, first.json()) == (201, again.json())
     assert again.headers["idempotency-replayed"] == "true"
     assert api.count(JOBS) == before + 1
-    # The same key and task without the schedule is another request.
-    assert errors_of(api.http.post("/v1/jobs", json={"task": "t"}, headers=key)) == ["idempotency_key"]
+    # The first answer is given again though the schedule has changed, and is gone.
+    api.http.put("/v1/schedules/pressed", json={"task": "other", "cron": "0 6 * * *"})
+    assert api.http.post("/v1/schedules/pressed/trigger", headers=key).json() == first.json()
+    api.http.delete("/v1/schedules/pressed")
+    assert api.http.post("/v1/schedules/pressed/trigger", headers=key).json() == first.json()
+    assert errors_of(api.http.post("/v1/schedules/elsewhere/trigger", headers=key)) == ["idempotency_key"]
+    assert submit(api).status_code == 201
 
 
 def test_a_repeated_creation_of_a_schedule_gets_the_first_answer(api: Api) -> None:

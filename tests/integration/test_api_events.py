@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
 
+from mainspring.devstack import Stack
 from mainspring.domain.states import State
+from mainspring.store.history import Page, Place
+from mainspring_services.api import event_feed
 
-from .api import Api
+from .api import Api, start_api
 from .test_api import put_jobs
 
 
@@ -124,3 +132,74 @@ def test_a_forged_id_is_a_problem(api: Api, last_id: str) -> None:
     answer = api.http.get("/v1/events", headers={"Last-Event-ID": last_id.encode("latin-1")})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "Last-Event-ID"
+
+
+def test_a_large_transaction_neither_holds_a_stream_up_nor_the_api(api: Api) -> None:
+    """More rows at once than a page has, for one who wants them all and for one who wants none of them."""
+    (wanted,) = put_jobs(api, State.SCHEDULED)
+    count = 2 * event_feed.PAGE_ROWS + 500
+    write = (
+        "INSERT INTO mainspring.events (job_id, event) SELECT gen_random_uuid(), 'flood' FROM generate_series(1, 500)"
+    )
+    with follow(api, event="flood") as all_of_them, follow(api, job_id=str(wanted)) as none_of_them:
+        all_of_them.begin()
+        none_of_them.begin()
+        for _ in range(count // 500):
+            api.stack.postgres.execute(write, api.database_url)
+        seen = {all_of_them.next()[1]["at"] for _ in range(count)}
+        cancel(api, wanted)
+        assert none_of_them.next()[1]["event"] == "cancel"
+    assert len(seen) > 1
+    assert api.http.get("/livez").status_code == 200
+
+
+def test_a_feed_that_is_behind_by_pages_gives_each_row_once() -> None:
+    """The common page is read in pieces: a follower takes each piece once, and waits in between."""
+
+    async def work() -> list[int]:
+        pieces = [Page([{"xact": n} for n in range(2, 5)], Place(5, frozenset()), is_last=False)]
+        pieces.append(Page([{"xact": 5}], Place(6, frozenset())))
+        feed = event_feed.EventFeed(None)  # type: ignore[arg-type]  pages come from below
+
+        async def page(since: Place | None) -> Page:
+            if since is None or since.end >= 6:
+                return Page([], since or Place(2, frozenset()))
+            return pieces[0] if since.end < 5 else pieces[1]
+
+        feed._page = page  # type: ignore[method-assign]
+        found: list[int] = []
+
+        async def follow_it() -> None:
+            async for one in feed.follow(None):
+                found.extend(row["xact"] for row in one.rows)
+                if 5 in found:
+                    return
+
+        following = asyncio.create_task(follow_it())
+        await asyncio.sleep(0)
+        for _ in range(4):
+            await feed.run_once()
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(following, 5)
+        return found
+
+    assert asyncio.run(work()) == [2, 3, 4, 5]
+
+
+def test_a_revoked_key_ends_its_stream(stack: Stack, template_database: str) -> None:
+    name = f"events_{uuid4().hex[:10]}"
+    url = stack.postgres.create_database(name, template_database)
+    with start_api(stack, url) as own:
+        environment = os.environ | {"MAINSPRING_DATABASE_URL": url}
+        keys = [sys.executable, "-m", "mainspring.cli.main", "keys"]
+        made = subprocess.run(
+            [*keys, "create", "k", "--scope", "read", "--json"], env=environment, capture_output=True, check=True
+        )
+        key = json.loads(made.stdout)
+        time.sleep(2.5)  # the api reads its keys every two seconds
+        headers = {"Authorization": f"Bearer {key['key']}"}
+        with httpx.stream("GET", f"{own.url}/v1/events", headers=headers, timeout=20) as answer:
+            assert answer.status_code == 200
+            subprocess.run([*keys, "revoke", str(key["id"])], env=environment, capture_output=True, check=True)
+            assert "".join(answer.iter_text()).startswith("retry")  # it ends
+    stack.postgres.drop_database(name)

@@ -87,7 +87,7 @@ def test_dead_letters_are_seen_discarded_and_redriven(api: Api) -> None:
         (("jobs", "show", "no-id"), 2, "job_id"),
         (("jobs", "show", "01999999-0000-7000-8000-000000000000"), 3, "no job"),
         (("queues", "pause", "nobody"), 3, "no queue"),
-        (("queues", "set", "q"), 2, "--concurrency"),
+        (("queues", "set", "q"), 2, "queues set --help"),
     ],
 )
 def test_an_error_is_one_line_on_stderr_with_its_exit_code(

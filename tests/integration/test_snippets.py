@@ -38,6 +38,7 @@ INLINE = re.compile(r"`(mainspring [a-z][^`]*)`")
 ELSEWHERE = {
     "make": "the README's commands are what CI calls, and tests/e2e",
     "docker compose": "tests/e2e/test_compose.py",
+    "MAINSPRING_CODE": "tests/e2e/test_compose.py",
     "COMPOSE_PROFILES": "tests/e2e/test_compose.py",
     "OTEL_": "tests/integration/test_traces.py",
     "export SSL_CERT_FILE": "tests/integration/test_tls.py",

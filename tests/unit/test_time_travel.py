@@ -66,8 +66,17 @@ async def test_a_schedule_fires_at_its_nominal_times_across_a_change_of_the_cloc
     nightly = [job.result for job in ended if job.request.schedule == "nightly"]
     # 02:30 doesn't exist on the 29th: once, at the first instant after the gap.
     assert nightly == ["nightly 29.03. 01:00", "nightly 30.03. 00:30"]
-    assert len([job for job in ended if job.request.schedule == "hourly"]) == 9
+    assert len([job for job in ended if job.request.schedule == "hourly"]) == 8
     assert [job.started_at[0] for job in ended] == sorted(job.started_at[0] for job in ended)
+
+
+async def test_a_nominal_time_is_skipped_while_an_earlier_job_waits():
+    world = TimeTravel([third], START)
+    world.schedule("each-minute", third.request(), every=timedelta(minutes=1))
+    await world.travel(timedelta(minutes=9))
+    (job,) = world.jobs
+    assert (job.request.schedule, job.state) == ("each-minute", "retrying")
+    assert [name for name, _ in world.skipped] == ["each-minute"] * 8
 
 
 async def test_what_cannot_be_is_refused():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from mainspring.devstack import Stack, start_stack
+from mainspring.devstack.errors import RefusedError
 from mainspring.devstack.fleet import Fleet, ServiceProcess, open_fleet
 from mainspring.domain.errors import Misconfigured, Unavailable
 
@@ -20,7 +23,9 @@ PORT = 8080
 HTTP_TASK = "mainspring.http_task"
 LOOK_MILLISECONDS = 500
 MOST_EXAMPLES = 3
-TASKS = "SELECT json_object_agg(name, payload_schema ORDER BY name = 'http', name) FROM mainspring.tasks"
+TASKS = (
+    "SELECT coalesce(json_object_agg(name, payload_schema ORDER BY name = 'http', name), '{}') FROM mainspring.tasks"
+)
 #: A value of each JSON type, for an example that a person changes.
 PLACEHOLDERS: dict[str, Any] = {"string": "…", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 
@@ -34,17 +39,27 @@ def dev(modules: Modules = None, port: int = PORT) -> None:
     """
     say("starting Postgres and RabbitMQ …")
     try:
-        with start_stack(containers=True) as stack, open_fleet(stack.environment(), stack.folder) as fleet:
+        with start_stack(containers=True) as stack, open_fleet(stack.environment(), stack.folder, **_knobs()) as fleet:
             fleet.migrate()
             for name in ("scheduler", "dispatcher", "dlq_handler"):
                 fleet.start(name)
             fleet.start("api", port=port)
             worker = fleet.start("worker", *dict.fromkeys([*(modules or ()), HTTP_TASK]))
-            fleet.wait_ready()
+            for one in fleet.services:
+                if one is not worker:
+                    one.wait_ready()
+            with contextlib.suppress(RefusedError):  # it can't load its modules: said below, and mended by a change
+                worker.wait_ready()
             _welcome(stack, port)
             _keep(fleet, worker, _changes())
     except KeyboardInterrupt:
         say("stopped")
+
+
+def _knobs() -> dict[str, str]:
+    """Settings of the person's that are for the worker and the http task."""
+    kept = ("MAINSPRING_WORKER_", "MAINSPRING_HTTP_")
+    return {name: value for name, value in os.environ.items() if name.startswith(kept)}
 
 
 def _changes() -> Iterator[set[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 from uuid import UUID
@@ -40,9 +40,17 @@ class ScheduleOptions(TypedDict, total=False):
 class Schedule:
     """A schedule as it is stored."""
 
-    definition: ScheduleDefinition
+    name: str
     #: None when no more come, or while it is paused.
     next_nominal_at: datetime | None
+    #: Why it can't be evaluated any more; it fires again once it is saved anew.
+    broken: str | None
+    _stored: StoredSchedule = field(repr=False)
+
+    @property
+    def definition(self) -> ScheduleDefinition:
+        """What was saved. Raises InvalidInput when this release would not accept it now."""
+        return self._stored.definition()
 
 
 class Schedules:
@@ -123,4 +131,4 @@ class Schedules:
 
 
 def _shown(one: StoredSchedule) -> Schedule:
-    return Schedule(one.definition(), one.next_nominal_at)
+    return Schedule(one.name, one.next_nominal_at, one.row["broken"], one)

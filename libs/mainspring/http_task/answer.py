@@ -78,6 +78,6 @@ class Answer:
 def _instant(text: str) -> datetime | None:
     try:
         found = parsedate_to_datetime(text)
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

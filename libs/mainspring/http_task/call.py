@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import httpcore
 import httpx
@@ -27,7 +30,9 @@ RESERVED = {"host", "content-length", "transfer-encoding", "connection", "te", "
 OURS = {"idempotency-key", "webhook-id", "webhook-timestamp", "webhook-signature"}
 
 HeaderName = Annotated[str, Field(pattern=_TOKEN)]
-HeaderValue = Annotated[str, Field(pattern=r"^[\t\x20-\x7e\x80-\xff]*$", max_length=8192)]
+#: Without white space at its ends, which isn't part of a value.
+_TEXT = r"^([\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?$"
+HeaderValue = Annotated[str, Field(pattern=_TEXT, max_length=8192)]
 
 
 class CallFailed(Exception):
@@ -36,9 +41,13 @@ class CallFailed(Exception):
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name in headers:
-        if name.lower() in RESERVED | OURS or name.lower().startswith("mainspring-"):
+        # Receivers behind WSGI and CGI read an underscore and a dash as one.
+        plain = name.lower().replace("_", "-")
+        if plain in RESERVED | OURS or plain.startswith("mainspring-"):
             raise ValueError(f"{name} is not the caller's to set")
-    return headers
+    if len({name.lower() for name in headers}) < len(headers):
+        raise ValueError("two of them are the same but for their case")
+    return {name.lower(): value for name, value in headers.items()}
 
 
 @task("http", queue="http", timeout=330)
@@ -64,9 +73,11 @@ async def http(
         sent |= signed(key, str(ctx.job_id), int(datetime.now(UTC).timestamp()), content)
     try:
         async with asyncio.timeout(timeout_seconds):
-            answer = await _send(settings, method, _target(url), sent, content)
+            answer = await _send(settings, method, *_target(url), sent, content)
     except TimeoutError:
         raise CallFailed(f"no answer within {timeout_seconds:g} s") from None
+    except httpcore.LocalProtocolError as error:
+        raise Permanent(f"this can't be sent: {error}") from error  # it would not be another time
     except (
         httpcore.NetworkError,
         httpcore.ProtocolError,
@@ -78,13 +89,16 @@ async def http(
     return answer.result()
 
 
-def _target(url: str) -> httpcore.URL:
-    """The URL in the form that is sent: a name in its ASCII form, a path in percent-encoding. Raises Permanent."""
+def _target(url: str) -> tuple[httpcore.URL, bytes]:
+    """The URL as it is sent (a name in its ASCII form, a path in percent-encoding), and its Host. Raises Permanent."""
     try:
         parts = httpx.URL(url)
-        return httpcore.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path)
+        sent = httpcore.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path)
     except (httpx.InvalidURL, UnicodeError, ValueError) as error:
         raise Permanent(f"url: {error}") from None
+    if parts.port is not None and not 0 < parts.port < 65_536:
+        raise Permanent(f"url: {parts.port} is no port")
+    return sent, parts.netloc
 
 
 def _content(body: Any) -> tuple[bytes, dict[str, str]]:
@@ -98,7 +112,7 @@ def _content(body: Any) -> tuple[bytes, dict[str, str]]:
 def _identity(ctx: JobContext) -> dict[str, str]:
     """What tells the receiver which effect this is, and which of two requests is the newer one."""
     found = {
-        "idempotency-key": ctx.idempotency_key.encode().decode("latin-1"),
+        "idempotency-key": _plain(ctx.idempotency_key),
         "mainspring-job-id": str(ctx.job_id),
         "mainspring-attempt": str(ctx.attempt),
         "mainspring-fence": str(ctx.fence),
@@ -106,15 +120,25 @@ def _identity(ctx: JobContext) -> dict[str, str]:
     return found | ({"traceparent": ctx.traceparent} if ctx.traceparent else {})
 
 
+def _plain(key: str) -> str:
+    """A key as a header's value: percent-encoded where a header couldn't hold it."""
+    return key if key.isascii() and key == key.strip() else quote(key)
+
+
+@lru_cache(maxsize=1)
+def _trust() -> ssl.SSLContext:
+    """Whom to trust, made once: it costs a tenth of a second, during which no other handler of the process runs."""
+    return httpx.create_ssl_context()
+
+
 async def _send(
-    settings: HttpSettings, method: str, url: httpcore.URL, headers: dict[str, str], content: bytes
+    settings: HttpSettings, method: str, url: httpcore.URL, host: bytes, headers: dict[str, str], content: bytes
 ) -> Answer:
     network = JudgedNetwork(Rules.of(settings))
+    lines = [(b"host", host), *((name.encode(), value.encode("latin-1")) for name, value in headers.items())]
     async with (
-        httpcore.AsyncConnectionPool(network_backend=network) as pool,
-        pool.stream(
-            method, url, headers=[(name, value.encode("latin-1")) for name, value in headers.items()], content=content
-        ) as response,
+        httpcore.AsyncConnectionPool(ssl_context=_trust(), network_backend=network) as pool,
+        pool.stream(method, url, headers=lines, content=content) as response,
     ):
         kept, is_cut = await _beginning(response, settings.answer_bytes)
         names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}

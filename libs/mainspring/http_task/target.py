@@ -8,7 +8,6 @@ judged as what they lead to. Environment variables for proxies are not read: a p
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterable
@@ -23,6 +22,18 @@ from mainspring.http_task.settings import HttpSettings
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: RFC 6052: an IPv4 address in its last 32 bits.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+#: Closed as well: what Python's tables call global, some of them in some versions, and is not the public internet.
+_CLOSED = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",  # RFC 6890: protocol assignments; a cloud's metadata service among them
+        "192.88.99.0/24",  # RFC 7526: the former 6to4 relays
+        "168.63.129.16/32",  # the host of every virtual machine of one large cloud
+        "fec0::/10",  # RFC 3879: site-local
+        "3fff::/20",  # RFC 9637: documentation
+        "5f00::/16",  # RFC 9602: segment routing
+    )
+)
 
 
 class TargetNotAllowed(Permanent):
@@ -78,6 +89,8 @@ def _meant_by(address: Address) -> list[Address]:
 
 
 def _is_public(address: Address) -> bool:
+    if any(address in network for network in _CLOSED):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
@@ -110,8 +123,8 @@ class JudgedNetwork(httpcore.AsyncNetworkBackend):
     async def _own(self) -> frozenset[tuple[Address, int]]:
         found: set[tuple[Address, int]] = set()
         for host, port in self._rules.own_servers:
-            with contextlib.suppress(httpcore.ConnectError):
-                found |= {(address, port) for address in await _resolve(host, port)}
+            # Who can't tell where these are can't keep away from them: the attempt fails, and is tried again.
+            found |= {(address, port) for address in await _resolve(host, port)}
         return frozenset(found)
 
     async def connect_unix_socket(self, path: str, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:

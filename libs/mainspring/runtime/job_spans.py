@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -13,6 +14,9 @@ from mainspring.store.pool import Database
 from mainspring.telemetry import tracing
 from mainspring.telemetry.tracing import Operation
 
+#: What a release or a dispatch waits for the contexts of its jobs at most.
+CONTEXT_SECONDS = 1.0
+
 
 @contextlib.asynccontextmanager
 async def traced(
@@ -20,7 +24,7 @@ async def traced(
 ) -> AsyncIterator[None]:
     """Show what the block does to these jobs, unless it raises; nothing when traces are off.
 
-    The jobs' contexts are read after the block, so that nothing waits for them. Their ids may be added in the block.
+    The jobs' contexts are read after the block, within CONTEXT_SECONDS. Their ids may be added in the block.
     """
     if not tracing.is_on():
         yield
@@ -30,7 +34,8 @@ async def traced(
         yield
         batch.set_attribute("messaging.batch.message_count", len(ids))
         if ids:
-            # Without Postgres the batch is shown alone.
-            with contextlib.suppress(DatabaseUnavailable):
-                jobs = await database.run(lambda connection: traces.of_jobs(connection, ids))
+            # Without an answer in time the batch is shown alone.
+            with contextlib.suppress(DatabaseUnavailable, TimeoutError):
+                async with asyncio.timeout(CONTEXT_SECONDS):
+                    jobs = await database.run(lambda connection: traces.of_jobs(connection, ids))
                 tracing.spread(batch, operation, queue, jobs, started_at)

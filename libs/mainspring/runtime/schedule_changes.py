@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from uuid import UUID
+
 from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import Conflict, NotFound
 from mainspring.domain.job import JobRequest
+from mainspring.runtime.replay import once
 from mainspring.runtime.submit import Accepted, submit_in
 from mainspring.store import fleet, schedules
 from mainspring.store.pool import Conn
@@ -40,20 +44,30 @@ async def set_paused(connection: Conn, name: str, paused: bool, note: str | None
 async def trigger(
     connection: Conn, name: str, *, idempotency_key: str | None = None, traceparent: str | None = None
 ) -> Accepted:
-    """Make a job of it now, beside its nominal times. Raises NotFound, InvalidInput."""
+    """Make a job of it now, beside its nominal times. Raises NotFound, InvalidInput.
+
+    A repeat with its key gets the first answer, whatever has become of the schedule since.
+    """
+
+    async def work() -> str:
+        (made,) = await submit_in(connection, [await _request(connection, name, traceparent)])
+        return made.answer
+
+    answer, is_replayed = await once(connection, "trigger", idempotency_key, name, work)
+    return Accepted(UUID(json.loads(answer)["id"]), answer, is_replayed)
+
+
+async def _request(connection: Conn, name: str, traceparent: str | None) -> JobRequest:
     one = await schedules.lock(connection, name)
     if one is None:
         raise NotFound(f"no schedule {name}")
     plan = one.definition()
-    made = JobRequest(
+    return JobRequest(
         plan.task,
         plan.payload,
         queue=plan.queue,
         priority=plan.priority,
         tags=plan.tags,
         schedule=name,
-        idempotency_key=idempotency_key,
         traceparent=traceparent,
     )
-    (accepted,) = await submit_in(connection, [made])
-    return accepted

@@ -131,7 +131,7 @@ def request_hash(request: JobRequest) -> bytes:
     """A digest of what a request asks for, whatever the order of its fields."""
     payload = json.dumps(json.loads(request.payload), sort_keys=True)
     parts = (request.task, payload, request.queue, request.priority, request.run_at, request.delay, request.timeout)
-    more = (request.retry, request.tags, request.expires_at, *([request.schedule] if request.schedule else []))
+    more = (request.retry, request.tags, request.expires_at)
     return hashlib.blake2b(repr(parts + more).encode(), digest_size=16).digest()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 from mainspring.store.pool import connect
@@ -37,18 +38,18 @@ async def copied(url: str | None) -> AsyncIterator[str | None]:
         await connection.close()
 
 
-async def rows_of(url: str | None) -> dict[str, Counter[str]]:
-    """Every row of every table of the database's users, as text, by table."""
+async def rows_of(url: str | None) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table of the database's users, as JSON values, by table."""
     if url is None:
         return {}
     connection = await connect(url, "copies")
     try:
         tables = [row["name"] for row in await connection.fetch(_TABLES)]
         return {
-            table: Counter(
-                row["text"]
-                for row in await connection.fetch(f"SELECT one::text AS text FROM {table} AS one")  # noqa: S608  quoted by Postgres
-            )
+            table: [
+                json.loads(row["text"])
+                for row in await connection.fetch(f"SELECT to_jsonb(one)::text AS text FROM {table} AS one")  # noqa: S608  quoted by Postgres
+            ]
             for table in tables
         }
     finally:

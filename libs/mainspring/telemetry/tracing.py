@@ -10,6 +10,7 @@ away costs spans, never a job's time.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import threading
 import time
@@ -72,14 +73,31 @@ def configure(service: str) -> None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+    from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 
     class JobIds(RandomIdGenerator):
         def generate_trace_id(self) -> int:
             return _trace_id.get() or super().generate_trace_id()
 
+    class ByJob(Sampler):
+        """The configured sampler. A job's id is no random number, as ratios ask for: its digest is one."""
+
+        def __init__(self, configured: Sampler) -> None:
+            self._configured = configured
+
+        def should_sample(self, parent_context: Any, trace_id: int, *rest: Any, **more: Any) -> SamplingResult:
+            if trace_id == _trace_id.get():
+                digest = hashlib.blake2b(trace_id.to_bytes(16), digest_size=16).digest()
+                trace_id = int.from_bytes(digest)
+            return self._configured.should_sample(parent_context, trace_id, *rest, **more)
+
+        def get_description(self) -> str:
+            return self._configured.get_description()
+
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": f"mainspring-{service}"}
     resource = Resource.create({"service.version": version("mainspring"), "service.namespace": "mainspring", **named})
     provider = TracerProvider(resource=resource, id_generator=JobIds(), shutdown_on_exit=False)
+    provider.sampler = ByJob(provider.sampler)
     provider.add_span_processor(BatchSpanProcessor(_exporter(endpoint)))
     trace.set_tracer_provider(provider)
     _state.provider = provider

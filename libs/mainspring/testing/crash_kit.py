@@ -1,8 +1,8 @@
 """What a crash does to a handler's writes, tried out: it is killed at each of its awaits in turn, and run again.
 
 Each trial begins with a copy of the same database and ends as a real one would: the process is killed without a word,
-the server rolls back what was open, and the next attempt runs to its end. What lies in the tables then is held against
-one run without a crash.
+the server rolls back what was open, and the next attempt runs to its end. What lies in the tables then is held, row by
+row, against a run without a crash; columns that differ between two such runs (ids, instants) are left out.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Crash:
     #: Which of the handler's waits had just ended, from 1, and the line that waited.
     number: int
     place: str
-    #: More of these than one run alone makes: a table with its additional rows, or ``outside`` with the effects.
+    #: What one run alone doesn't leave: rows by table, effects under ``outside``. Mostly something that happened twice.
     twice: dict[str, list[str]]
-    #: Fewer of these than one run alone makes.
+    #: What one run alone leaves, and is missing. A row that was changed twice is here as it should be.
     lost: dict[str, list[str]]
     #: Why the run after the crash failed, if it did.
     error: str | None
 
     @property
     def is_clean(self) -> bool:
-        """True when the crash left nothing twice, nothing out, and the next run succeeded."""
+        """True when the crash and the next run left exactly what one run leaves, and the next run succeeded."""
         return not self.twice and not self.lost and self.error is None
 
 
@@ -91,15 +91,57 @@ async def crash_at_each_await(
         raise InvalidInput("task", f"{one.name} is a plain function: it has no awaits")
     async with _server(one) as ask:
         trials = _Trials(one, request, database_url, outside or (lambda: ()), ask)
-        expected, answer = await trials.run(NEVER)
+        left, answer = await trials.run(NEVER)
         if answer["error"]:
             raise InvalidInput("request", f"the handler fails without any crash: {answer['error']}")
+        other, _ = await trials.run(NEVER)
+        expected = _Expected.of(left, other)
         numbers = range(1, min(answer["awaits"], MOST_AWAITS) + 2)
         return CrashReport(one.name, tuple([await trials.crash(number, expected) for number in numbers]))
 
 
-Effects = dict[str, Counter[str]]
+Rows = dict[str, list[dict[str, Any]]]
 Ask = Callable[[dict[str, Any]], Any]
+OUTSIDE = "outside"
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What one run leaves, but for what no two runs have in common."""
+
+    rows: dict[str, Counter[str]]
+    changing: dict[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, one: Rows, other: Rows) -> _Expected:
+        changing = {table: _changing(one[table], other.get(table, [])) for table in one}
+        return cls({table: _counted(rows, changing[table]) for table, rows in one.items()}, changing)
+
+    def compare(self, found: Rows) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """What there is too much, and what is missing."""
+        counted = {table: _counted(rows, self.changing.get(table, frozenset())) for table, rows in found.items()}
+        more = {table: list((rows - self.rows.get(table, Counter())).elements()) for table, rows in counted.items()}
+        less = {table: list((rows - counted.get(table, Counter())).elements()) for table, rows in self.rows.items()}
+        return {table: rows for table, rows in more.items() if rows}, {
+            table: rows for table, rows in less.items() if rows
+        }
+
+
+def _changing(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> frozenset[str]:
+    """The columns whose values differ between two runs."""
+
+    def values(rows: list[dict[str, Any]], column: str) -> Counter[str]:
+        return Counter(json.dumps(row.get(column)) for row in rows)
+
+    columns = {column for row in [*some, *others] for column in row}
+    return frozenset(column for column in columns if values(some, column) != values(others, column))
+
+
+def _counted(rows: list[dict[str, Any]], without: frozenset[str]) -> Counter[str]:
+    return Counter(
+        json.dumps({column: value for column, value in row.items() if column not in without}, sort_keys=True)
+        for row in rows
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +152,10 @@ class _Trials:
     outside: Callable[[], Sequence[object]]
     ask: Ask
 
-    async def run(self, *kills: int) -> tuple[Effects, dict[str, Any]]:
-        """One attempt for each of ``kills`` on a fresh copy; what they left, and the answer of the last one."""
+    async def run(self, *kills: int) -> tuple[Rows, dict[str, Any]]:
+        """One attempt for each of ``kills`` on a fresh copy; what lies there then, and the answer of the last one."""
         async with copied(self.database_url) as url:
-            before, done = await rows_of(url), len(self.outside())
+            done = len(self.outside())
             job_id = str(uuid4())
             answers = [
                 await self.ask(
@@ -128,29 +170,14 @@ class _Trials:
                 )
                 for attempt, kill_at in enumerate(kills, start=1)
             ]
-            after = await rows_of(url)
-            effects = {table: rows - before.get(table, Counter()) for table, rows in after.items()}
-            effects["outside"] = Counter(map(str, self.outside()[done:]))
-            return effects, {**answers[-1], "place": answers[0].get("place", "")}
+            found = await rows_of(url)
+            found[OUTSIDE] = [{"effect": str(one)} for one in self.outside()[done:]]
+            return found, {**answers[-1], "place": answers[0].get("place", "")}
 
-    async def crash(self, number: int, expected: Effects) -> Crash:
+    async def crash(self, number: int, expected: _Expected) -> Crash:
         """Killed at await ``number``, then run to the end."""
-        effects, answer = await self.run(number, NEVER)
-        twice, lost = {}, {}
-        for where in sorted(expected.keys() | effects.keys()):
-            wanted, found = expected.get(where, Counter()), effects.get(where, Counter())
-            # By number, since rows of two runs differ in their ids and instants.
-            more = found.total() - wanted.total()
-            if more > 0:
-                twice[where] = _some(found, wanted, more)
-            elif more < 0:
-                lost[where] = _some(wanted, found, -more)
-        return Crash(number, answer["place"], twice, lost, answer["error"])
-
-
-def _some(many: Counter[str], few: Counter[str], count: int) -> list[str]:
-    """``count`` entries of ``many``, first those that ``few`` hasn't."""
-    return [*(many - few).elements(), *(many & few).elements()][:count]
+        found, answer = await self.run(number, NEVER)
+        return Crash(number, answer["place"], *expected.compare(found), answer["error"])
 
 
 @asynccontextmanager

@@ -109,9 +109,12 @@ def main() -> None:
     found = [
         one for one in vars(importlib.import_module(module)).values() if isinstance(one, Task) and one.name == name
     ]
+    # What the handler prints is its own: answers go where standard output went, and prints to standard error.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     for line in sys.stdin:
-        sys.stdout.write(_serve_one(found[0], line) + "\n")
-        sys.stdout.flush()
+        answers.write(_serve_one(found[0], line) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ class TimeTravel:
         self.now = start
         #: Every job, in the order in which they were made.
         self.jobs: list[TravelledJob] = []
+        #: Nominal times that were skipped, with the names of their schedules.
+        self.skipped: list[tuple[str, datetime]] = []
         self._tasks = TaskRegistry(tasks)
         self._connection = connection
         self._order = itertools.count()
@@ -61,12 +63,15 @@ class TimeTravel:
         every: timedelta | None = None,
         timezone: str = "UTC",
     ) -> None:
-        """Make a job of ``request`` at each nominal time from now on. Raises InvalidInput."""
+        """Make a job of ``request`` at each nominal time after now. Raises InvalidInput.
+
+        As by default: a nominal time is skipped while an earlier job of the schedule waits for a retry.
+        """
         seconds = every.total_seconds() if every else None
         one = ScheduleDefinition(
             name, request.task, request.payload, cron=cron, every_seconds=seconds, timezone=timezone, start_at=self.now
         )
-        self._put_next(one, self.now - timedelta(microseconds=1))
+        self._put_next(one, self.now)
 
     async def travel(self, until: datetime | timedelta) -> list[TravelledJob]:
         """Move the clock, and run all that is due on the way; returns the jobs that ended.
@@ -95,6 +100,10 @@ class TimeTravel:
         return job.is_over
 
     def _fire(self, one: ScheduleDefinition) -> None:
+        self._put_next(one, self.now)
+        if any(job.request.schedule == one.name and not job.is_over for job in self.jobs):
+            self.skipped.append((one.name, self.now))
+            return
         self.submit(
             JobRequest(
                 one.task,
@@ -105,7 +114,6 @@ class TimeTravel:
                 retry=self._retry_of(one.task),
             )
         )
-        self._put_next(one, self.now)
 
     def _retry_of(self, name: str) -> Any:
         known = self._tasks.get(name)

@@ -7,9 +7,11 @@ place then. So many followers cost one query each half second, and a slow one ke
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from mainspring.domain.errors import InvalidInput
 from mainspring.runtime.loop import Pass
 from mainspring.store import history
 from mainspring.store.history import Page, Place
@@ -18,6 +20,8 @@ from mainspring.store.pool import Database
 FEED_SECONDS = 0.5
 #: Rows of a page; a transaction that wrote more comes whole.
 PAGE_ROWS = 1000
+#: How long a follower waits for a pass before it looks by itself.
+PATIENCE_SECONDS = 5.0
 
 
 class EventFeed:
@@ -37,7 +41,13 @@ class EventFeed:
             self._latest = None
             return Pass()
         since = self._latest.place if self._latest else None
-        page = await self._page(since)
+        try:
+            page = await self._page(since)
+        except InvalidInput:
+            # This Postgres was restored to an earlier time: begin anew. Whoever follows is told so by its own page.
+            self._latest = None
+            self._wake()
+            return Pass(again=True)
         self._since, self._latest = since, page
         self._wake()
         return Pass(len(page.rows), again=not page.is_last)
@@ -52,11 +62,18 @@ class EventFeed:
             page = await self._page(since)
             while not self._is_over:
                 yield page
-                if page.is_last:
-                    await self._passed.wait()
+                # A common page that was seen already is empty, also when it isn't the last: the next pass brings more.
+                if page.is_last or not page.rows:
+                    await self._wait()
                 page = self._common(page.place) or await self._page(page.place)
         finally:
             self._followers -= 1
+
+    async def _wait(self) -> None:
+        """Until the next pass; while Postgres is away there is none, and a look of one's own says so."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._passed.wait()
 
     def _common(self, place: Place) -> Page | None:
         """The latest page without what was seen at ``place``; None when it begins behind it."""

@@ -54,7 +54,10 @@ def test_a_wait_that_the_server_asks_for_is_kept(wait: str, date: str, seconds: 
         assert raised.value.delay == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("wait", ["", "soon", "-5", "1.5", "\u0661", "Sun, 99 Mar 2026 12:05:00 GMT"])
+@pytest.mark.parametrize(
+    "wait",
+    ["", "soon", "-5", "1.5", "\u0661", "Sun, 99 Mar 2026 12:05:00 GMT", f"Sun, 01 Mar 2026 12:05:00 +{'9' * 19}"],
+)
 def test_a_wait_that_cannot_be_read_is_none(wait: str) -> None:
     with pytest.raises(UnexpectedStatus):
         answer(503, retry_after=wait).check([], NOW)

@@ -5,8 +5,11 @@
 
 -- Which transaction wrote a row. Time can't order the history for those who follow it: a row may be committed after
 -- younger ones were read. A transaction was either seen or not, and a snapshot of Postgres says exactly which.
-ALTER TABLE mainspring.events ADD COLUMN xact xid8 NOT NULL DEFAULT pg_current_xact_id();
-ALTER TABLE mainspring.attempts ADD COLUMN xact xid8 NOT NULL DEFAULT pg_current_xact_id();
+-- Rows from before have no transaction that anybody could have missed: 0, which no snapshot begins with.
+ALTER TABLE mainspring.events ADD COLUMN xact xid8 NOT NULL DEFAULT '0';
+ALTER TABLE mainspring.attempts ADD COLUMN xact xid8 NOT NULL DEFAULT '0';
+ALTER TABLE mainspring.events ALTER COLUMN xact SET DEFAULT pg_current_xact_id();
+ALTER TABLE mainspring.attempts ALTER COLUMN xact SET DEFAULT pg_current_xact_id();
 CREATE INDEX events_xact ON mainspring.events (xact);
 CREATE INDEX attempts_xact ON mainspring.attempts (xact);
 

@@ -59,8 +59,10 @@ async def create(request: Request, state: State) -> Response:
         return Schedule(**schedule_out(made)).model_dump_json()
 
     key = request.headers.get("idempotency-key")
+    # What was asked, not what it means by now: a later release may know more fields.
+    asked = given.model_dump_json(exclude_unset=True)
     answer, is_replayed = await state.database.run_in_transaction(
-        lambda connection: once(connection, "schedule", key, repr(definition), lambda: make(connection))
+        lambda connection: once(connection, "schedule", key, asked, lambda: make(connection))
     )
     return Response(answer, 201, replayed(is_replayed), media_type="application/json")
 
@@ -167,7 +169,7 @@ async def _set_paused(state: ApiState, name: str, paused: bool, note: str | None
     dependencies=[SUBMITS],
 )
 async def trigger(name: Name, request: Request, state: State) -> Response:
-    """Make a job of it now, beside its nominal times. The key of the request becomes the key of the job."""
+    """Make a job of it now, beside its nominal times."""
     key = request.headers.get("idempotency-key")
     with traced_submit(request) as (span, traceparent):
         accepted = await state.database.run_in_transaction(
