@@ -137,19 +137,18 @@ def test_a_forged_id_is_a_problem(api: Api, last_id: str) -> None:
 def test_a_large_transaction_neither_holds_a_stream_up_nor_the_api(api: Api) -> None:
     """More rows at once than a page has, for one who wants them all and for one who wants none of them."""
     (wanted,) = put_jobs(api, State.SCHEDULED)
-    count = 2 * event_feed.PAGE_ROWS + 500
+    count = 2 * event_feed.PAGE_ROWS
     write = (
-        "INSERT INTO mainspring.events (job_id, event) SELECT gen_random_uuid(), 'flood' FROM generate_series(1, 500)"
+        "INSERT INTO mainspring.events (job_id, event) SELECT gen_random_uuid(), 'flood' FROM generate_series(1, 2000)"
     )
     with follow(api, event="flood") as all_of_them, follow(api, job_id=str(wanted)) as none_of_them:
         all_of_them.begin()
         none_of_them.begin()
-        for _ in range(count // 500):
-            api.stack.postgres.execute(write, api.database_url)
-        seen = {all_of_them.next()[1]["at"] for _ in range(count)}
+        api.stack.postgres.execute(write, api.database_url)
+        for _ in range(count):
+            all_of_them.next()
         cancel(api, wanted)
         assert none_of_them.next()[1]["event"] == "cancel"
-    assert len(seen) > 1
     assert api.http.get("/livez").status_code == 200
 
 
@@ -157,12 +156,13 @@ def test_a_feed_that_is_behind_by_pages_gives_each_row_once() -> None:
     """The common page is read in pieces: a follower takes each piece once, and waits in between."""
 
     async def work() -> list[int]:
+        is_written = False
         pieces = [Page([{"xact": n} for n in range(2, 5)], Place(5, frozenset()), is_last=False)]
         pieces.append(Page([{"xact": 5}], Place(6, frozenset())))
         feed = event_feed.EventFeed(None)  # type: ignore[arg-type]  pages come from below
 
         async def page(since: Place | None) -> Page:
-            if since is None or since.end >= 6:
+            if since is None or since.end >= 6 or not is_written:
                 return Page([], since or Place(2, frozenset()))
             return pieces[0] if since.end < 5 else pieces[1]
 
@@ -177,7 +177,11 @@ def test_a_feed_that_is_behind_by_pages_gives_each_row_once() -> None:
 
         following = asyncio.create_task(follow_it())
         await asyncio.sleep(0)
-        for _ in range(4):
+        for _ in range(2):
+            await feed.run_once()
+            await asyncio.sleep(0.01)
+        is_written = True
+        for _ in range(2):
             await feed.run_once()
             await asyncio.sleep(0.01)
         await asyncio.wait_for(following, 5)
