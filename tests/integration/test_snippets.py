@@ -190,6 +190,21 @@ def test_a_command_that_a_page_names_exists_with_its_options(page: str, command:
     assert named <= options | {"--json"}, command
 
 
+def all_commands(group: Any, *above: str) -> Iterator[tuple[str, Any]]:
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from all_commands(one, *above, name)
+        else:
+            yield " ".join([*above, name]), one
+
+
+def test_every_command_s_help_has_an_example_of_itself() -> None:
+    found = dict(all_commands(typer.main.get_command(app)))
+    assert len(found) > 25
+    for name, one in found.items():
+        assert re.search(rf"Example: (MAINSPRING_\w+=\S+ )?mainspring {name}\b", one.help or ""), name
+
+
 def test_every_sql_snippet_works(world: World) -> None:
     for one in snippets("sql"):
         world.stack.postgres.execute(one.code, world.url)

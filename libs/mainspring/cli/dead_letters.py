@@ -30,21 +30,30 @@ def list_newest(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Dead letters that pass all filters, the newest first."""
+    """Dead letters that pass all filters, the newest first.
+
+    Example: mainspring dlq list --task billing.charge --reason exhausted
+    """
     page = pages("/v1/dead-letters", limit, queue=queue, task=task, reason=reason, fingerprint=fingerprint)
     show_list(page, ("id", "kind", "task", "queue", "reason", "outcome", "died_at", "fingerprint"), as_json)
 
 
 @app.command()
 def groups(queue: Queue = None, task: Task = None, as_json: Json = False) -> None:
-    """Dead letters that died alike, as groups, the largest first."""
+    """Dead letters that died alike, as groups, the largest first.
+
+    Example: mainspring dlq groups --queue billing
+    """
     page = call("GET", "/v1/dead-letters/groups", queue=queue, task=task)
     show_list(page, ("letters", "task", "queue", "reason", "fingerprint", "first_died_at", "last_died_at"), as_json)
 
 
 @app.command("show")
 def show_letter(job_id: str, as_json: Json = False) -> None:
-    """A dead job with its attempts and events."""
+    """A dead job with its attempts and events.
+
+    Example: mainspring dlq show 01a228fd-d2d0-799d-870e-9d4fbcc2f891
+    """
     job = call("GET", f"/v1/jobs/{job_id}")
     if job["state"] != "dead":
         raise NotFound(f"job {job_id} is {job['state']}, not dead")
@@ -95,6 +104,9 @@ def discard(
     why: Annotated[str | None, typer.Option(help="For those who look later.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Decide that nothing is to be done: the job stays dead, and its history says why."""
+    """Decide that nothing is to be done: the job stays dead, and its history says why.
+
+    Example: mainspring dlq discard 01a228fd-d2d0-799d-870e-9d4fbcc2f891 --why 'the customer is gone'
+    """
     call("POST", f"/v1/dead-letters/{letter_id}/discard", body={"why": why})
     show({"id": letter_id, "discarded": True}, as_json)

@@ -20,6 +20,8 @@ def doctor(as_json: Json = False) -> None:
     """Check the servers, the schema, the clocks and the fleet; say how to mend what is wrong. Exit 1 when anything is.
 
     Reads MAINSPRING_DATABASE_URL, MAINSPRING_AMQP_URL and MAINSPRING_API_URL.
+
+    Example: mainspring doctor
     """
     logs.configure("doctor", "WARNING")
     findings = [*asyncio.run(diagnose(read(Settings))), _api()]

@@ -78,17 +78,26 @@ def list_newest(
 
 @app.command("show")
 def show_job(job_id: str, as_json: Json = False) -> None:
-    """A job with its attempts and events."""
+    """A job with its attempts and events.
+
+    Example: mainspring jobs show 01a228fd-d2d0-799d-870e-9d4fbcc2f891
+    """
     show(call("GET", f"/v1/jobs/{job_id}"), as_json)
 
 
 @app.command()
 def cancel(job_id: str, as_json: Json = False) -> None:
-    """Cancel a job; a running one is asked to stop."""
+    """Cancel a job; a running one is asked to stop.
+
+    Example: mainspring jobs cancel 01a228fd-d2d0-799d-870e-9d4fbcc2f891
+    """
     show(call("POST", f"/v1/jobs/{job_id}/cancel"), as_json)
 
 
 @app.command()
 def retry(job_id: str, as_json: Json = False) -> None:
-    """Redrive a dead or cancelled job; make a retrying one due now."""
+    """Redrive a dead or cancelled job; make a retrying one due now.
+
+    Example: mainspring jobs retry 01a228fd-d2d0-799d-870e-9d4fbcc2f891
+    """
     show(call("POST", f"/v1/jobs/{job_id}/retry"), as_json)

@@ -42,7 +42,10 @@ def create(
 
 @app.command("list")
 def list_all(as_json: Json = False) -> None:
-    """All keys, the revoked ones too."""
+    """All keys, the revoked ones too.
+
+    Example: mainspring keys list
+    """
     items = [_shown(row) for row in _ask(api_keys.list_all)]
     page = {"items": items, "next": None}
     show_list(page, ("id", "name", "scopes", "created_at", "last_used_at", "revoked_at"), as_json)
@@ -50,7 +53,10 @@ def list_all(as_json: Json = False) -> None:
 
 @app.command()
 def revoke(key_id: UUID, as_json: Json = False) -> None:
-    """Make a key useless, within two seconds."""
+    """Make a key useless, within two seconds.
+
+    Example: mainspring keys revoke 01a228fd-d2d0-799d-870e-9d4fbcc2f891
+    """
     if not _ask(lambda connection: api_keys.revoke(connection, key_id)):
         raise NotFound(f"no key {key_id}")
     show({"id": str(key_id), "revoked": True}, as_json)

@@ -11,7 +11,10 @@ from mainspring.telemetry import logs
 
 
 def migrate() -> None:
-    """Bring the database up to this release. Safe to run many times and side by side."""
+    """Bring the database up to this release. Safe to run many times and side by side.
+
+    Example: MAINSPRING_DATABASE_URL=postgresql://… mainspring migrate
+    """
     logs.configure("migrate", "WARNING")
     settings = read(Settings)
     applied = asyncio.run(migrate_schema(settings.direct_url))

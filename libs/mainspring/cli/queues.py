@@ -17,7 +17,10 @@ workers_app = typer.Typer(no_args_is_help=True, help="Look at the workers.")
 
 @app.command("list")
 def list_all(as_json: Json = False) -> None:
-    """All queues by name."""
+    """All queues by name.
+
+    Example: mainspring queues list
+    """
     show_list(
         call("GET", "/v1/queues"),
         ("name", "paused", "note", "release_window", "concurrency", "default_priority"),
@@ -31,13 +34,19 @@ def pause(
     note: Annotated[str | None, typer.Option(help="For those who look later.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Pause a queue: no job of it starts; those that run go on."""
+    """Pause a queue: no job of it starts; those that run go on.
+
+    Example: mainspring queues pause billing --note 'a deploy'
+    """
     show(call("POST", f"/v1/queues/{name}/pause", note=note), as_json)
 
 
 @app.command()
 def resume(name: str, as_json: Json = False) -> None:
-    """Resume a queue."""
+    """Resume a queue.
+
+    Example: mainspring queues resume billing
+    """
     show(call("POST", f"/v1/queues/{name}/resume"), as_json)
 
 
@@ -80,6 +89,9 @@ def _value(field: str, given: str | int) -> Any:
 
 @workers_app.command("list")
 def list_workers(as_json: Json = False) -> None:
-    """The workers that live."""
+    """The workers that live.
+
+    Example: mainspring workers list
+    """
     columns = ("id", "host", "pid", "version", "queues", "slots", "free_slots", "beat_at")
     show_list(call("GET", "/v1/workers"), columns, as_json)

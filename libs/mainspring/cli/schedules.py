@@ -56,24 +56,36 @@ def _instant(field: str, text: str) -> datetime:
 
 @app.command("list")
 def list_all(as_json: Json = False) -> None:
-    """All schedules."""
+    """All schedules.
+
+    Example: mainspring schedules list
+    """
     page = pages("/v1/schedules", MOST)
     show_list(page, ("name", "task", "cron", "every_seconds", "timezone", "paused", "next_nominal_at"), as_json)
 
 
 @app.command()
 def pause(name: str, note: str | None = None, as_json: Json = False) -> None:
-    """Pause a schedule."""
+    """Pause a schedule.
+
+    Example: mainspring schedules pause nightly --note 'while the books are closed'
+    """
     show(call("POST", f"/v1/schedules/{name}/pause", note=note), as_json)
 
 
 @app.command()
 def resume(name: str, as_json: Json = False) -> None:
-    """Resume a schedule; nothing is caught up."""
+    """Resume a schedule; nothing is caught up.
+
+    Example: mainspring schedules resume nightly
+    """
     show(call("POST", f"/v1/schedules/{name}/resume"), as_json)
 
 
 @app.command()
 def trigger(name: str, as_json: Json = False) -> None:
-    """Make a job of a schedule now."""
+    """Make a job of a schedule now.
+
+    Example: mainspring schedules trigger nightly
+    """
     show(call("POST", f"/v1/schedules/{name}/trigger"), as_json)

@@ -21,8 +21,8 @@ Modules = Annotated[list[str] | None, typer.Argument(help="Modules with tasks, s
 def add_to(app: typer.Typer) -> None:
     """Add a command for each service."""
     for name, text in SERVICES.items():
-        app.command(name, help=text)(_starter(name))
-    app.command("worker", help="Run the tasks of these modules.")(worker)
+        app.command(name, help=f"{text}\n\nExample: mainspring {name}")(_starter(name))
+    app.command("worker", help="Run the tasks of these modules.\n\nExample: mainspring worker myapp.tasks")(worker)
 
 
 def worker(modules: Modules = None) -> None:
