@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-head
 JAEGER = $(shell docker compose --profile traces config --images 2>/dev/null | grep jaeger)
 TRACES := COMPOSE_PROFILES=traces OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4317
 
-.PHONY: help setup lock format check test demo dev docs bench up down test-compose
+.PHONY: help setup lock format check test demo dev docs bench up down test-compose chaos
 
 help:  ## this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,10 @@ down:  ## stop the containers; their data stays (docker compose down --volumes r
 
 test-compose: $(READY)  ## the compose file from outside: containers are killed, workers scaled, all is taken down
 	$(BIN)/pytest tests/e2e
+
+chaos: $(READY)  ## make chaos JOBS=1000 FAULTS=30 SEED=7 [ONLY=kill,wipe_broker] [CHANCE=0.002]: random faults, and a checker
+	$(BIN)/python -m tests.chaos.run $(if $(JOBS),--jobs $(JOBS)) $(if $(FAULTS),--faults $(FAULTS)) \
+	    $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(CHANCE),--chance $(CHANCE))
 
 docs: $(READY)  ## write the pages that are generated from the code
 	$(BIN)/python docs/generate.py

@@ -18,6 +18,7 @@ from mainspring.broker.messages import TRACE_HEADER, JobBatch
 from mainspring.domain.errors import BrokerUnavailable
 from mainspring.domain.job import JobRef
 from mainspring.domain.trace import usable_traceparent
+from mainspring.fault_points import reach
 
 #: Acknowledgements that are being sent.
 _under_way: set[asyncio.Task[None]] = set()
@@ -126,6 +127,7 @@ async def _send(answer: Awaitable[None]) -> None:
     """An answer that can't be sent is no loss: the broker returns the message, and its tickets are stale."""
     with contextlib.suppress(BrokerUnavailable), translated("answer"):
         await answer
+        reach("acknowledged")
 
 
 async def refuse(message: DeliveredMessage) -> None:

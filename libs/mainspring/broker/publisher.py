@@ -16,6 +16,7 @@ from pamqp.common import FieldTable
 from mainspring.broker import delay_ladder, topology
 from mainspring.broker.connection import Link, Unconfirmed, Unroutable, connect, translated
 from mainspring.broker.messages import CONTENT_TYPE, TRACE_HEADER, JobBatch, encode
+from mainspring.fault_points import is_lie
 from mainspring.telemetry import metrics, tracing
 
 CONFIRM_SECONDS = 5.0
@@ -72,6 +73,8 @@ class Publisher:
                     mandatory=True,
                     timeout=CONFIRM_SECONDS,
                 )
+                if is_lie("publish"):
+                    raise TimeoutError("a test says so: it was done")
         except Unroutable:
             metrics.PUBLISH_RETURNED.labels(exchange).inc()
             raise

@@ -17,6 +17,7 @@ from uuid import UUID
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRequest
 from mainspring.domain.trace import JobTrace
+from mainspring.fault_points import reach
 from mainspring.runtime.batcher import Batcher
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
@@ -58,6 +59,7 @@ class Submitter:
             accepted = await self._database.run_in_transaction(lambda connection: submit_in(connection, requests))
         else:
             accepted = await self._write_plain(requests)
+        reach("submit.committed")
         if len(requests) > 1 or requests[0].idempotency_key is not None:
             self._wake.call()
         return accepted

@@ -13,6 +13,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from mainspring.domain.errors import Conflict, DatabaseUnavailable
+from mainspring.fault_points import is_lie
 
 #: A pooled connection, or one of the caller's own.
 Conn = asyncpg.Connection | PoolConnectionProxy
@@ -157,10 +158,14 @@ class Database:
         for tries_left in range(_MOST_TRIES - 1, -1, -1):
             try:
                 async with scope() as connection:
-                    return await work(connection)
+                    answer = await work(connection)
+                if is_lie("database"):
+                    raise DatabaseUnavailable("a test says so: it was done")
             except _RETRYABLE as error:
                 if not tries_left:
                     raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+            else:
+                return answer
         raise AssertionError("unreachable")
 
     @contextlib.asynccontextmanager

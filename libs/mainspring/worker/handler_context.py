@@ -15,6 +15,7 @@ from uuid import UUID
 
 from mainspring.context import Connection, JobContext
 from mainspring.domain.errors import DatabaseUnavailable, MainspringError, StaleFence
+from mainspring.fault_points import reach
 from mainspring.store import attempts, settle
 from mainspring.store.pool import Database
 
@@ -66,6 +67,7 @@ class HandlerContext(JobContext):
                 # Another job has applied this effect: ours must not be applied again.
                 raise EffectExists(self.idempotency_key)
             await self._database.commit(self._connection)
+            reach("handler.committed")
         except DatabaseUnavailable:
             if not await self._was_committed():
                 raise

@@ -21,6 +21,7 @@ from mainspring.domain.errors import BrokerUnavailable, DatabaseUnavailable
 from mainspring.domain.job import JobRef
 from mainspring.domain.lease import LeaseTerms
 from mainspring.domain.retry import reconnect_delay
+from mainspring.fault_points import reach
 from mainspring.runtime.loop import Pass
 from mainspring.store import claims, dead_letters
 from mainspring.store.pool import Database
@@ -92,6 +93,7 @@ class Intake:
         # Two copies of a reference in one claim: one is enough, and the other message is redundant with it.
         copies = [held for held in taken if deliveries[held[0]] is not held[1]]
         answer, sent_at = await self._ask(list(deliveries))
+        reach("claim.committed")
         trusted_until = self._terms.trusted_until(sent_at)
         attempts = [Attempt(job, deliveries[job.ref], job.ref, trusted_until) for job in answer.claimed]
         if self._is_stopping:

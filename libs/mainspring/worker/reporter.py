@@ -21,6 +21,7 @@ from mainspring.domain.job import JobRef
 from mainspring.domain.retry import reconnect_delay
 from mainspring.domain.settlement import Ending, Verdict, decide
 from mainspring.domain.states import Outcome, State
+from mainspring.fault_points import reach
 from mainspring.runtime.batcher import Batcher
 from mainspring.store import attempts as attempt_rows
 from mainspring.store import settle
@@ -97,6 +98,7 @@ class Reporter:
         if fence is not None:
             self._record(attempt, verdict.outcome, verdict)
             await self._announce(attempt, verdict, fence)
+            reach("settlement.announced")
         elif await self._is_recorded(attempt):
             self._record(attempt, verdict.outcome, verdict)
 
@@ -131,10 +133,12 @@ class Reporter:
 
     async def _succeed(self, batch: Sequence[settle.Success]) -> list[bool]:
         applied = await self._database.run(lambda connection: settle.succeed(connection, batch))
+        reach("settlement.committed")
         return [success.id in applied for success in batch]
 
     async def _fail(self, batch: Sequence[settle.Failure]) -> list[int | None]:
         fences = await self._database.run(lambda connection: settle.fail(connection, batch))
+        reach("settlement.committed")
         return [fences.get(failure.id) for failure in batch]
 
 

@@ -19,6 +19,7 @@ from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.job import JobRef
 from mainspring.domain.retry import reconnect_delay
+from mainspring.fault_points import reach
 from mainspring.runtime.job_spans import traced
 from mainspring.store import admission
 from mainspring.store.pool import Conn, Database
@@ -72,6 +73,7 @@ class Dispatch:
                     await self._declare_again(queue)
                 await asyncio.sleep(reconnect_delay(failures, random.random(), 1.0))  # noqa: S311  a delay
             else:
+                reach("dispatch.confirmed")
                 delivery.settle(delivery.batch.refs)
                 return
         await delivery.give_back()
@@ -102,6 +104,7 @@ class Dispatch:
         answer = await self._database.run_in_transaction(work)
         if answer is None:
             return refs
+        reach("admission.committed")
         metrics.BLOCKED.labels(queue).inc(answer.blocked)
         metrics.STALE.labels("dispatch").inc(answer.stale)
         return answer.admitted

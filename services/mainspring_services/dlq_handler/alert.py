@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from mainspring.fault_points import reach
 from mainspring.runtime.batcher import Batcher
 from mainspring.runtime.loop import Pass
 from mainspring.store import dead_letters
@@ -46,6 +47,7 @@ class Alert:
         if not letters:
             return
         await self._webhook.send(letters)
+        reach("alert.sent")
         await self._database.run(
             lambda connection: dead_letters.mark_alerted(connection, [letter.id for letter in letters])
         )

@@ -17,6 +17,7 @@ from mainspring.domain.firing import FiringPlan, plan_fires
 from mainspring.domain.job import JobRequest
 from mainspring.domain.schedule import Trigger
 from mainspring.domain.trace import JobTrace
+from mainspring.fault_points import reach
 from mainspring.runtime.loop import Pass
 from mainspring.store import fleet, jobs, schedules
 from mainspring.store.pool import Conn, Database
@@ -45,6 +46,7 @@ class FireDue:
             log.warning("firing singly", why=str(error))
             taken = await self.database.run_in_transaction(self._fire_one)
         if taken:
+            reach("fire.committed")
             self.wake_release()
             return Pass(done=taken, again=True)
         return Pass(wait=await self.database.run(schedules.next_fire_in))

@@ -11,6 +11,7 @@ from mainspring.domain.errors import BrokerUnavailable
 from mainspring.domain.job import JobRef
 from mainspring.domain.settlement import AttemptError, Ending, Verdict, decide
 from mainspring.domain.states import Outcome, State
+from mainspring.fault_points import reach
 from mainspring.runtime.clock import StepDetector
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
@@ -48,6 +49,8 @@ class ReclaimExpired:
         if time.monotonic() < self._quiet_until:
             return Pass()
         reclaimed = await self._database.run_in_transaction(_reclaim)
+        if reclaimed:
+            reach("reclaim.committed")
         metrics.RECLAIMED.inc(len(reclaimed))
         for expired, verdict, fence in reclaimed:
             log.warning("lease expired", job_id=str(expired.hold.id), queue=expired.queue, state=verdict.state.value)

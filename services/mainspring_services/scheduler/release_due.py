@@ -17,6 +17,7 @@ from datetime import timedelta
 from mainspring.broker.connection import Unroutable
 from mainspring.broker.messages import JobBatch
 from mainspring.broker.publisher import Publisher
+from mainspring.fault_points import reach
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
 from mainspring.store import release
@@ -116,6 +117,7 @@ class ReleaseDue:
         released = await self._database.run(
             lambda connection: release.release(connection, queue, self._bounds, most=self._size, published=published)
         )
+        reach("release.committed")
         del self._published[: len(published)]
         metrics.RELEASED.labels(queue).inc(released.count)
         await self.publish(released.batches)
@@ -150,4 +152,5 @@ class ReleaseDue:
             log.error("returned as unroutable: the queue backs off", queue=batch.queue, jobs=len(batch.refs))
             self._topology.forget(batch.queue)
             await self._database.run(lambda connection: release.put_back(connection, batch, BACKOFF))
+        reach("release.confirmed")
         self._published.append(batch.id)

@@ -1,0 +1,169 @@
+"""The faults of a chaos run: each is a function of the world and of dice, and ends with everything running again."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mainspring.devstack.errors import RefusedError
+from mainspring.devstack.fleet import ServiceProcess
+
+if TYPE_CHECKING:
+    from .world import World
+
+Fault = Callable[["World", random.Random], None]
+FAULTS: dict[str, Fault] = {}
+#: Longer than the run's lease of 4 s.
+FREEZE_SECONDS = (0.5, 6.0)
+
+
+def fault(one: Fault) -> Fault:
+    """A fault that a run can draw, by its function's name."""
+    FAULTS[one.__name__] = one
+    return one
+
+
+def _service(world: World, dice: random.Random) -> ServiceProcess:
+    return dice.choice(world.fleet.services)
+
+
+@fault
+def kill(world: World, dice: random.Random) -> None:
+    """SIGKILL to any service; a worker's runners are told by their closed pipe."""
+    one = _service(world, dice)
+    one.kill()
+    time.sleep(dice.uniform(0, 2))
+    one.start()
+
+
+@fault
+def kill_worker(world: World, dice: random.Random) -> None:
+    """SIGKILL to a worker while it has work."""
+    one = dice.choice(world.workers)
+    one.kill()
+    one.start()
+
+
+@fault
+def freeze(world: World, dice: random.Random) -> None:
+    """SIGSTOP, mostly for longer than a lease, then SIGCONT: the zombie that comes back."""
+    one = _service(world, dice)
+    one.freeze()
+    time.sleep(dice.uniform(*FREEZE_SECONDS))
+    one.thaw()
+
+
+@fault
+def freeze_worker(world: World, dice: random.Random) -> None:
+    """A worker's supervisor alone stands still; its runners must end themselves in time."""
+    one = dice.choice(world.workers)
+    one.freeze()
+    time.sleep(dice.uniform(*FREEZE_SECONDS))
+    one.thaw()
+
+
+@fault
+def stop(world: World, dice: random.Random) -> None:
+    """SIGTERM and a new start: a deployment."""
+    one = _service(world, dice)
+    world.stopped(one.stop(timeout=25))
+    one.start()
+
+
+@fault
+def stop_worker(world: World, dice: random.Random) -> None:
+    """SIGTERM to a worker while it has work."""
+    one = dice.choice(world.workers)
+    world.stopped(one.stop(timeout=25))
+    one.start()
+
+
+@fault
+def restart_broker(world: World, _: random.Random) -> None:
+    """An orderly restart of RabbitMQ."""
+    world.stack.rabbitmq.restart()
+
+
+@fault
+def kill_broker(world: World, _: random.Random) -> None:
+    """SIGKILL to RabbitMQ; its data stays."""
+    time.sleep(2.5)  # a queue that is half a second old would be stuck for ever (RabbitMQ 3.10)
+    world.stack.rabbitmq.kill()
+    world.stack.rabbitmq.start()
+
+
+@fault
+def wipe_broker(world: World, _: random.Random) -> None:
+    """RabbitMQ loses everything."""
+    world.stack.rabbitmq.wipe()
+
+
+@fault
+def delete_queue(world: World, dice: random.Random) -> None:
+    """Somebody deletes a queue, with what is in it."""
+    with suppress(RefusedError):
+        world.stack.rabbitmq.delete_queue("/", dice.choice(world.queues()))
+
+
+@fault
+def cut_connections(world: World, _: random.Random) -> None:
+    """All AMQP connections are cut."""
+    with suppress(RefusedError):
+        world.stack.rabbitmq.close_connections("/")
+
+
+@fault
+def freeze_broker(world: World, dice: random.Random) -> None:
+    """RabbitMQ's connections stay open, and nothing answers."""
+    world.stack.rabbitmq.freeze()
+    time.sleep(dice.uniform(1, 8))
+    world.stack.rabbitmq.thaw()
+
+
+@fault
+def restart_postgres(world: World, _: random.Random) -> None:
+    """An orderly restart of Postgres."""
+    world.stack.postgres.restart()
+
+
+@fault
+def kill_postgres(world: World, _: random.Random) -> None:
+    """SIGKILL to Postgres and all its backends: it recovers from its log."""
+    world.stack.postgres.kill()
+    world.stack.postgres.start()
+
+
+@fault
+def terminate_backends(world: World, _: random.Random) -> None:
+    """Every connection to Postgres is ended."""
+    world.query("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+
+@fault
+def read_only_postgres(world: World, dice: random.Random) -> None:
+    """Postgres takes no writes for a while, as a standby that was failed over to."""
+    _set_read_only(world, "on")
+    time.sleep(dice.uniform(1, 8))
+    _set_read_only(world, "off")
+
+
+def _set_read_only(world: World, value: str) -> None:
+    for sql in (f"ALTER SYSTEM SET default_transaction_read_only = {value}", "SELECT pg_reload_conf()"):
+        world.query(sql)
+
+
+@fault
+def freeze_postgres(world: World, dice: random.Random) -> None:
+    """Postgres's connections stay open, and nothing answers."""
+    world.stack.postgres.freeze()
+    time.sleep(dice.uniform(0.5, 6))
+    world.stack.postgres.thaw()
+
+
+def schedule_of(seed: int, count: int, only: list[str]) -> list[str]:
+    """The faults of a run, in order: the same for the same seed."""
+    dice = random.Random(seed)
+    return [dice.choice(sorted(only or FAULTS)) for _ in range(count)]

@@ -1,0 +1,203 @@
+"""The system under chaos: real services on private servers, a client that insists, and the ledger."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from mainspring.devstack import DevstackError, Stack, start_stack
+from mainspring.devstack.fleet import Fleet, ServiceProcess, open_fleet
+from mainspring.fault_points import CRASHES, LIES, VARIABLE
+
+from .checker import LIMIT
+
+TABLES = """
+CREATE SCHEMA chaos;
+CREATE TABLE chaos.ledger (
+    job uuid, attempt int, fence bigint, what text, pid int, at timestamptz DEFAULT clock_timestamp()
+);
+CREATE TABLE chaos.effects (job uuid, attempt int, fence bigint);
+"""
+QUICK_LEASE = {"lease": 4, "beat": 1, "margin": 1}
+REST_SECONDS = 240.0
+
+
+class World:
+    """What faults are done to, and what is asked afterwards."""
+
+    def __init__(self, stack: Stack, fleet: Fleet) -> None:
+        self.stack, self.fleet = stack, fleet
+        self.workers: list[ServiceProcess] = []
+        self.bad_stops = 0
+        #: Held by a fault while it has a process down; the keeper starts what has died by itself.
+        self.hands = threading.RLock()
+        self.deaths = 0
+        self._http = httpx.Client(timeout=10)
+        self._is_over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="keeper")
+        fleet.migrate()
+        self.query(TABLES)
+        self.api = fleet.start("api")
+        for name, count in (("scheduler", 2), ("dispatcher", 2), ("dlq_handler", 1)):
+            for _ in range(count):
+                fleet.start(name, **({"beat": 1} if name == "scheduler" else {}))
+        for _ in range(2):
+            self.workers.append(fleet.start("worker", "chaos_tasks", slots=10, runners=1, stop_grace=2, **QUICK_LEASE))
+        self._keeper.start()
+        self._wait_ready()
+        self.url = f"http://127.0.0.1:{self.api.port}"
+
+    def query(self, sql: str) -> str:
+        """Ask Postgres, and insist while it is away."""
+        give_up_at = time.monotonic() + 60
+        while True:
+            try:
+                return self.stack.postgres.execute(sql)
+            except DevstackError:
+                if time.monotonic() > give_up_at:
+                    raise
+                time.sleep(0.2)
+
+    def queues(self) -> list[str]:
+        """The broker's queues."""
+        return [one["name"] for one in self.stack.rabbitmq.queues("/")]
+
+    def messages(self) -> int:
+        """How many messages lie in the broker."""
+        return sum(one.get("messages", 0) for one in self.stack.rabbitmq.queues("/"))
+
+    def stopped(self, code: int) -> None:
+        """A stop must end with exit code 0."""
+        self.bad_stops += code != 0
+
+    def close(self) -> None:
+        """Keep nothing alive any more."""
+        self._is_over.set()
+        self._keeper.join()
+        self._http.close()
+
+    def _keep(self) -> None:
+        """What a machine's supervisor does: start a process that has died, a little later."""
+        while not self._is_over.wait(0.3):
+            with self.hands:
+                dead = [one for one in self.fleet.services if not one.is_running]
+                self.deaths += len(dead)
+                for one in dead:
+                    one.start()
+
+    def _wait_ready(self) -> None:
+        for one in list(self.fleet.services):
+            for tries_left in range(5, -1, -1):
+                try:
+                    one.wait_ready()
+                    break
+                except DevstackError:
+                    if not tries_left:
+                        raise
+                    time.sleep(1)
+
+    def come_to_rest(self) -> int:
+        """Wait until every job has ended and the broker is empty; returns how many messages are left."""
+        self.insist("POST", "/v1/schedules/each-2s/pause")
+        give_up_at = time.monotonic() + REST_SECONDS
+        waiting = "SELECT count(*) FROM mainspring.jobs WHERE state NOT IN ('succeeded', 'cancelled', 'dead')"
+        while int(self.query(waiting)) and time.monotonic() < give_up_at:
+            time.sleep(0.5)
+        give_up_at = time.monotonic() + 20
+        while self.messages() and time.monotonic() < give_up_at:
+            time.sleep(0.5)
+        return self.messages()
+
+    def insist(self, method: str, path: str, **more: Any) -> Any:
+        """Ask the api until it answers."""
+        give_up_at = time.monotonic() + 120
+        while True:
+            try:
+                answer = self._http.request(method, self.url + path, **more)
+                if answer.status_code < 500 and answer.status_code != 409:
+                    answer.raise_for_status()
+                    return answer.json()
+            except httpx.TransportError:
+                pass
+            if time.monotonic() > give_up_at:
+                raise TimeoutError(f"{method} {path}: {self.api.log_tail()}")
+            time.sleep(0.1)
+
+
+class Client(threading.Thread):
+    """Submits jobs at an even pace, each under a key of its own, and insists on an answer."""
+
+    def __init__(self, world: World, jobs: int, seed: int, seconds: float) -> None:
+        super().__init__(name="client")
+        self._world, self._jobs, self._pause = world, jobs, seconds / jobs
+        self._dice = random.Random(seed)
+        self._seed = seed
+        #: The final state that each accepted job must reach.
+        self.accepted: dict[str, str] = {}
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Submit all of them."""
+        try:
+            for number in range(self._jobs):
+                task, payload, expected = self._draw()
+                headers = {"Idempotency-Key": f"chaos-{self._seed}-{number}"}
+                body = {"task": task, "payload": payload}
+                if task == "chaos.limited":
+                    body["queue"] = "narrow"
+                job = self._world.insist("POST", "/v1/jobs", json=body, headers=headers)
+                self.accepted[job["id"]] = expected
+                time.sleep(self._pause)
+        except BaseException as error:  # noqa: BLE001  raised again where the thread is joined
+            self.failure = error
+
+    def _draw(self) -> tuple[str, dict[str, Any], str]:
+        dice = self._dice
+        return dice.choices(
+            [
+                ("chaos.quick", {}, "succeeded"),
+                ("chaos.slow", {"seconds": round(dice.uniform(0, 2), 2)}, "succeeded"),
+                ("chaos.flaky", {"failures": dice.randint(1, 2)}, "succeeded"),
+                ("chaos.thread", {"seconds": round(dice.uniform(0, 0.5), 2)}, "succeeded"),
+                ("chaos.limited", {}, "succeeded"),
+                ("chaos.hopeless", {}, "dead"),
+            ],
+            [50, 15, 15, 5, 10, 5],
+        )[0]
+
+
+@contextmanager
+def open_world(chance: float = 0.0) -> Iterator[World]:
+    """Servers, services, the queue with a limit and the schedule.
+
+    ``chance``: with which each step of the protocol is the last one of its process, or is reported as failed.
+    """
+    say("starting Postgres, RabbitMQ and eight services …")
+    with (
+        start_stack(durable=False) as stack,
+        open_fleet(stack.environment(), stack.folder, "chaos", PYTHONPATH=str(Path(__file__).parent)) as fleet,
+    ):
+        if chance:
+            points = [f"{step}={chance}" for step in sorted(CRASHES | LIES)]
+            fleet.set_environment(VARIABLE, ",".join(points))
+        world = World(stack, fleet)
+        world.insist("PUT", "/v1/queues/narrow", json={"concurrency": LIMIT})
+        schedule = {"task": "chaos.scheduled", "every_seconds": 2, "overlap": "allow", "misfire": "fire_all"}
+        world.insist("PUT", "/v1/schedules/each-2s", json=schedule)
+        try:
+            yield world
+        finally:
+            world.close()
+
+
+def say(text: str) -> None:
+    """Tell the person who runs it."""
+    print(text, file=sys.stderr, flush=True)
