@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 
 import asyncpg
@@ -112,4 +113,35 @@ def spin(ctx: JobContext) -> None:
 @task("fleet.suicide", queue="fleet", retry=RetryPolicy(max_attempts=2, base=0.2, factor=1))
 async def suicide(ctx: JobContext) -> None:
     """Kills its own process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task("fleet.blocks_the_loop", queue="fleet", timeout=1, retry=RetryPolicy(max_attempts=1))
+async def blocks_the_loop(ctx: JobContext) -> None:
+    """Never gives the event loop back."""
+    while True:
+        pass
+
+
+@task("fleet.blocks_in_a_read", queue="fleet", timeout=1, retry=RetryPolicy(max_attempts=1))
+async def blocks_in_a_read(ctx: JobContext) -> None:
+    """Waits for a byte that never comes, outside the event loop."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.recv(1)
+
+
+@task("fleet.cleans_up_for_ever", queue="fleet", timeout=1, retry=RetryPolicy(max_attempts=1))
+async def cleans_up_for_ever(ctx: JobContext) -> None:
+    """Is told to stop, and takes an hour for it."""
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(3600)
+
+
+@task("fleet.killer", queue="fleet", retry=RetryPolicy(max_attempts=3, base=0.2, factor=1))
+async def killer(ctx: JobContext) -> None:
+    """Kills whoever runs it, when its neighbours have begun."""
+    await asyncio.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
