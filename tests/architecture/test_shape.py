@@ -25,6 +25,7 @@ CATCHES_EVERYTHING = {
         "a child's end is its answer, and what it awaits raises is handed on",
     ),
     "libs/mainspring/testing/inline.py": (1, "whatever a handler raises becomes an outcome, as in a worker"),
+    "libs/mainspring/worker/loader.py": (1, "a user's module may raise anything while it is imported"),
     "libs/mainspring/worker/faults.py": (2, "an exception's own methods may raise anything while it is described"),
 }
 NESTS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)

@@ -30,6 +30,20 @@ def _service(world: World, dice: random.Random) -> ServiceProcess:
     return dice.choice(world.fleet.services)
 
 
+def _busy_worker(world: World, dice: random.Random) -> ServiceProcess:
+    """A worker that runs a job at this moment, if one comes to run one within a few seconds."""
+    running = (
+        "SELECT workers.pid FROM mainspring.live_jobs JOIN mainspring.workers ON workers.id = live_jobs.worker"
+        " WHERE live_jobs.state = 'running' ORDER BY live_jobs.started_at DESC LIMIT 1"
+    )
+    give_up_at = time.monotonic() + 5
+    while time.monotonic() < give_up_at:
+        found = [one for one in world.workers if str(one.pid) == world.query(running)]
+        if found:
+            return found[0]
+    return dice.choice(world.workers)
+
+
 @fault
 def kill(world: World, dice: random.Random) -> None:
     """SIGKILL to any service; a worker's runners are told by their closed pipe."""
@@ -42,7 +56,7 @@ def kill(world: World, dice: random.Random) -> None:
 @fault
 def kill_worker(world: World, dice: random.Random) -> None:
     """SIGKILL to a worker while it has work."""
-    one = dice.choice(world.workers)
+    one = _busy_worker(world, dice)
     one.kill()
     one.start()
 
@@ -59,7 +73,7 @@ def freeze(world: World, dice: random.Random) -> None:
 @fault
 def freeze_worker(world: World, dice: random.Random) -> None:
     """A worker's supervisor alone stands still; its runners must end themselves in time."""
-    one = dice.choice(world.workers)
+    one = _busy_worker(world, dice)
     one.freeze()
     time.sleep(dice.uniform(*FREEZE_SECONDS))
     one.thaw()
@@ -76,7 +90,7 @@ def stop(world: World, dice: random.Random) -> None:
 @fault
 def stop_worker(world: World, dice: random.Random) -> None:
     """SIGTERM to a worker while it has work."""
-    one = dice.choice(world.workers)
+    one = _busy_worker(world, dice)
     world.stopped(one.stop(timeout=25))
     one.start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -183,7 +184,7 @@ def open_world(chance: float = 0.0) -> Iterator[World]:
     say("starting Postgres, RabbitMQ and eight services …")
     with (
         start_stack(durable=False) as stack,
-        open_fleet(stack.environment(), stack.folder, "chaos", PYTHONPATH=str(Path(__file__).parent)) as fleet,
+        open_fleet(stack.environment(), stack.folder, "chaos", PYTHONPATH=_path()) as fleet,
     ):
         if chance:
             points = [f"{step}={chance}" for step in sorted(CRASHES | LIES)]
@@ -196,6 +197,11 @@ def open_world(chance: float = 0.0) -> Iterator[World]:
             yield world
         finally:
             world.close()
+
+
+def _path() -> str:
+    """The handlers' folder, and what this process was told to import from before anything else."""
+    return os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 
 
 def say(text: str) -> None:

@@ -102,7 +102,7 @@ def _welcome(stack: Stack, port: int) -> None:
     for name, schema in list(tasks.items())[:MOST_EXAMPLES]:
         say(f"try: mainspring submit {name} --payload '{json.dumps(example(schema), ensure_ascii=False)}' --wait")
     say("and: mainspring jobs list · mainspring queues list · mainspring schedules preview '*/5 * * * *' --count 3")
-    say(f"your own programs: MAINSPRING_DATABASE_URL={stack.postgres.url}")
+    say(f"your own programs: MAINSPRING_DATABASE_URL={stack.postgres.url} MAINSPRING_AMQP_URL={stack.rabbitmq.url}")
     say("the worker starts again when a file changes; Ctrl-C stops everything")
 
 

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
-from mainspring.runtime.loop import Pass
 from mainspring.store import fleet
-from mainspring.store.pool import Conn, Database
-from mainspring.telemetry import metrics
+from mainspring.store.pool import Conn
 
-CLOCK_SECONDS = 10.0
 #: A jump of Postgres's clock against a monotonic one that is no measuring error.
 STEP_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ClockOffset:
-    """Measures this process's wall clock against Postgres's, as a loop."""
-
-    database: Database
-
-    async def run_once(self) -> Pass:
-        """Measure once."""
-        metrics.CLOCK_OFFSET.set(await self.database.run(offset))
-        return Pass()
 
 
 async def offset(connection: Conn) -> float:

@@ -28,6 +28,8 @@ _MOST_TRIES = 4
 _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    # What the driver raises on a connection that was cut off between two uses, before it has noticed.
+    asyncpg.InternalClientError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
@@ -112,11 +114,13 @@ class Database:
             connection = await self._take(pool)
             try:
                 yield connection
-            except BaseException:
-                # Whatever state it is in, the pool knows how to clean it, or to close it.
+            except BaseException as error:
+                # Whatever state it is in, the pool knows how to clean it, or to close it; but for one.
+                if isinstance(error, asyncpg.InternalClientError):
+                    connection.terminate()
                 await pool.release(connection)
                 raise
-            if self._waiting or connection.is_closed() or self._pool is not pool:
+            if self._waiting or not _is_alive(connection) or self._pool is not pool:
                 await pool.release(connection)
             else:
                 self._spare.append((connection, time.monotonic()))
@@ -132,9 +136,10 @@ class Database:
     async def _take(self, pool: asyncpg.Pool) -> PoolConnectionProxy:
         while self._spare:
             connection, since = self._spare.pop()
-            if not connection.is_closed() and time.monotonic() - since < _IDLE_SECONDS:
-                return connection
-            connection.terminate()
+            if _is_alive(connection):
+                if time.monotonic() - since < _IDLE_SECONDS:
+                    return connection
+                connection.terminate()
             await pool.release(connection)
         self._waiting += 1
         try:
@@ -209,6 +214,14 @@ class Database:
                     },
                 )
             return self._pool
+
+
+def _is_alive(connection: PoolConnectionProxy) -> bool:
+    """False for one that was lost: the pool takes it back by itself, and then it can't even be asked."""
+    try:
+        return not connection.is_closed()
+    except asyncpg.InterfaceError:
+        return False
 
 
 async def connect(url: str, name: str) -> asyncpg.Connection:

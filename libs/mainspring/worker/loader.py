@@ -25,8 +25,8 @@ def load(modules: Iterable[str]) -> TaskRegistry:
     for name in names:
         try:
             registry.add_module(importlib.import_module(name))
-        except (ImportError, SyntaxError) as error:
-            raise Misconfigured(f"module {name} can't be imported: {error}") from error
+        except Exception as error:
+            raise Misconfigured(f"module {name} can't be imported: {type(error).__name__}: {error}") from error
     if not len(registry):
         raise Misconfigured(f"no @task in {', '.join(names) or 'no modules'}")
     return registry

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
 from mainspring.runtime.health import listen, server_for
 from mainspring.runtime.key_ring import REFRESH_SECONDS as KEYS_SECONDS
 from mainspring.runtime.key_ring import KeyRing
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.payload_schema import REFRESH_SECONDS, PayloadSchemas
+from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
 from mainspring.runtime.submit import Submitter
@@ -46,7 +46,7 @@ async def serve(service: Service) -> None:
                 Loop("payload_schemas", schemas.run_once, REFRESH_SECONDS),
                 Loop("keys", keys.run_once, KEYS_SECONDS),
                 Loop("event_feed", feed.run_once, FEED_SECONDS),
-                Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+                Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
             ]
         )
         service.guard(

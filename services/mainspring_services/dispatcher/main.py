@@ -6,8 +6,8 @@ from typing import cast
 
 from mainspring.broker.consumer import Consumer
 from mainspring.broker.publisher import Publisher
-from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
 from mainspring.runtime.loop import Loop
+from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
 from mainspring.store.migrate import wait_for_schema
@@ -43,7 +43,7 @@ async def serve(service: Service) -> None:
             [
                 Loop("watch_fleet", watch.run_once, settings.watch_interval),
                 Loop("consume", ConsumeOrNot(consumer, view, service.health, settings.silence).run_once, 0.2),
-                Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+                Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
             ]
         )
         await service.wait_for_stop()

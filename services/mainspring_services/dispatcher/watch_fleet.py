@@ -50,10 +50,10 @@ class ConsumeOrNot:
         """Adjust the consumers to the last reading."""
         age = time.monotonic() - self.view.read_at
         if age > self.silence:
-            self.health.down("postgres", f"no answer for {age:.0f} s: nothing is consumed")
+            self.health.down("fleet", f"no answer for {age:.0f} s: nothing is consumed")
             self.consumer.consume(())
         else:
-            self.health.up("postgres")
+            self.health.up("fleet")
             self.consumer.consume(topology.due_queue(name) for name in self.view.queues)
         return Pass()
 

@@ -7,8 +7,8 @@ from typing import cast
 
 from mainspring.broker import topology
 from mainspring.broker.consumer import Consumer
-from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
 from mainspring.runtime.loop import Loop
+from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
 from mainspring.store.migrate import wait_for_schema
@@ -42,7 +42,7 @@ async def serve(service: Service) -> None:
         service.start_loops(
             [
                 Loop("alert", alert.run_once, 1.0),
-                Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+                Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
             ]
         )
         await service.wait_for_stop()

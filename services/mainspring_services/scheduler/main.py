@@ -8,9 +8,9 @@ from typing import cast
 
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Unavailable
-from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
 from mainspring.runtime.leader import RENEW_SECONDS, Leadership
 from mainspring.runtime.loop import Loop, Pass
+from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
 from mainspring.store.fleet import DUE_CHANNEL
@@ -44,6 +44,7 @@ async def serve(service: Service) -> None:
         bounds = Bounds()
         releases = ReleaseDue(database, publisher, topology, bounds, settings.release_size)
         service.start_loops(_loops(settings, database, publisher, topology, leadership, releases, bounds))
+        service.start_loops([Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS)])
         service.guard("listen", listen(settings.direct_url, NAME, DUE_CHANNEL, releases.wake_up))
         await service.wait_for_stop()
         await service.stop_tasks()
@@ -84,7 +85,6 @@ def _loops(
         Loop("sweep", sweep, SWEEP_SECONDS),
         Loop("leadership", leadership.renew, RENEW_SECONDS),
         Loop("lead", Lead(leadership).run_once, 30.0),
-        Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
     ]
 
 

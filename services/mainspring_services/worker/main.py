@@ -11,8 +11,8 @@ from mainspring.broker import topology
 from mainspring.broker.consumer import Consumer
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Misconfigured
-from mainspring.runtime.clock import CLOCK_SECONDS, ClockOffset
 from mainspring.runtime.loop import Loop
+from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
 from mainspring.store import fleet
@@ -95,7 +95,7 @@ def _start(
             Loop("lease_keeper", keeper.run_once, settings.beat),
             Loop("deadlines", Deadlines(slots).run_once, DEADLINE_SECONDS),
             Loop("show_worker", show.run_once, SHOW_SECONDS),
-            Loop("clock", ClockOffset(database).run_once, CLOCK_SECONDS),
+            Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
         ]
     )
     return consumer

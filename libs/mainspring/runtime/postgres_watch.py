@@ -1,0 +1,51 @@
+"""Whether Postgres answers and takes writes, for /readyz; and how far this process's clock is from it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mainspring.domain.errors import DatabaseUnavailable
+from mainspring.runtime.clock import offset
+from mainspring.runtime.health import Health
+from mainspring.runtime.loop import Pass
+from mainspring.store import server
+from mainspring.store.pool import Conn, Database
+from mainspring.telemetry import metrics
+
+WATCH_SECONDS = 2.0
+#: A server that takes longer to answer is as good as away.
+ANSWER_SECONDS = 3.0
+
+
+class PostgresWatch:
+    """A loop of every service."""
+
+    def __init__(self, database: Database, health: Health) -> None:
+        self._database = database
+        self._health = health
+        #: A look that is under way. It is not cancelled: under a server that hangs, that would take as long.
+        self._look: asyncio.Task[tuple[float, bool]] | None = None
+
+    async def run_once(self) -> Pass:
+        """Look once, or go on waiting for the answer to the last look."""
+        self._look = self._look or asyncio.create_task(self._database.run(_ask))
+        done, _ = await asyncio.wait([self._look], timeout=ANSWER_SECONDS)
+        if not done:
+            self._health.down("postgres", f"no answer within {ANSWER_SECONDS:g} s")
+            return Pass()
+        look, self._look = self._look, None
+        try:
+            seconds, is_read_only = look.result()
+        except DatabaseUnavailable as error:
+            self._health.down("postgres", str(error))
+            return Pass()
+        metrics.CLOCK_OFFSET.set(seconds)
+        if is_read_only:
+            self._health.down("postgres", "it takes no writes: a standby, or read-only")
+        else:
+            self._health.up("postgres")
+        return Pass()
+
+
+async def _ask(connection: Conn) -> tuple[float, bool]:
+    return await offset(connection), (await server.facts(connection))["read_only"]
