@@ -52,8 +52,8 @@ def test_w03_stops_at_any_moment_lose_nothing_and_count_nothing(system: System) 
     dice = random.Random(3)
     one, other = system.worker(slots=8, stop_grace=1), system.worker(slots=8, stop_grace=1)
     system.ready()
-    ids = [system.submit("fleet.effect", {"seconds": round(dice.uniform(0, 2), 2)}) for _ in range(200)]
-    for number in range(24):
+    ids = [system.submit("fleet.effect", {"seconds": round(dice.uniform(0, 2), 2)}) for _ in range(100)]
+    for number in range(12):
         time.sleep(dice.uniform(0, 0.6))
         worker = one if number % 2 else other
         began = time.monotonic()
@@ -72,5 +72,5 @@ def test_w03_stops_at_any_moment_lose_nothing_and_count_nothing(system: System) 
         counted = [attempt for attempt in job["attempts"] if attempt["outcome"] != "handed_back"]
         assert (job["state"], job["attempts_used"]) == ("succeeded", len(counted))
         assert [attempt["outcome"] for attempt in counted] == ["succeeded"]
-    assert system.count("SELECT count(*) FROM effects") == 200
+    assert system.count("SELECT count(*) FROM effects") == 100
     assert system.count("SELECT count(*) FROM mainspring.attempts WHERE outcome = 'handed_back'") > 0
