@@ -136,3 +136,4 @@ def test_one_s_own_tasks_run_from_one_s_own_folder(project: Project, tmp_path: P
     job = mine.ask("POST", "/v1/jobs", json={"task": "hello.greet", "payload": {"name": "Ada"}})
     done = mine.until(lambda: mine.ask("GET", f"/v1/jobs/{job['id']}/result", params={"wait": 30}))
     assert done["result"] == "Hello Ada, this is attempt 1"
+    project.compose("up", "--wait")  # the other tests want their own tasks back
