@@ -60,7 +60,7 @@ def restart(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("fault", [read_only, terminate_everybody, freeze, restart])
-def test_p06_no_job_is_lost_and_all_work_again_soon(
+def test_p06_no_job_is_lost_and_all_work_again_within_ten_seconds(
     away: System, breakable: Stack, fault: Callable[[Stack], None]
 ) -> None:
     ids = [away.submit("fleet.effect", {"seconds": 1.5}) for _ in range(20)]
@@ -74,11 +74,10 @@ def test_p06_no_job_is_lost_and_all_work_again_soon(
         if answer.status_code == 201:
             break
         assert answer.status_code == 503
-    assert away.final(answer.json()["id"], 40)["state"] == "succeeded"
-    # Within ten seconds on a machine that has nothing else to do.
-    assert time.monotonic() - back_at < 40
+    assert away.final(answer.json()["id"], 15)["state"] == "succeeded"
+    assert time.monotonic() - back_at < 10
     for job_id in ids:
-        assert away.final(job_id, 90)["state"] == "succeeded"
+        assert away.final(job_id, 60)["state"] == "succeeded"
     effects = away.query(
         "SELECT count(*), count(DISTINCT job) FROM effects WHERE job::text IN ('" + "','".join(ids) + "')"
     )
@@ -96,24 +95,24 @@ def readiness(away: System) -> tuple[set[int], set[int]]:
 
 
 def test_p06_readiness_says_that_postgres_takes_no_writes_and_liveness_stays(away: System, breakable: Stack) -> None:
-    away.until(lambda: readiness(away) == ({200}, {200}), 40)
+    away.until(lambda: readiness(away) == ({200}, {200}), 20)
     set_read_only(breakable, "on")
     try:
-        away.until(lambda: readiness(away) == ({503}, {200}), 30)
+        away.until(lambda: readiness(away) == ({503}, {200}), 10)
         missing = httpx.get(f"http://127.0.0.1:{away.api.port}/readyz").json()["missing"]
         assert missing == {"postgres": "it takes no writes: a standby, or read-only"}
     finally:
         set_read_only(breakable, "off")
-    away.until(lambda: readiness(away) == ({200}, {200}), 40)
+    away.until(lambda: readiness(away) == ({200}, {200}), 10)
 
 
 def test_p06_readiness_says_that_postgres_hangs(away: System, breakable: Stack) -> None:
     breakable.postgres.freeze()
     try:
-        give_up_at = time.monotonic() + 40
+        give_up_at = time.monotonic() + 15
         while (found := readiness(away)) != ({503}, {200}) and time.monotonic() < give_up_at:
             time.sleep(0.2)
     finally:
         breakable.postgres.thaw()
     assert found == ({503}, {200})
-    away.until(lambda: readiness(away) == ({200}, {200}), 60)
+    away.until(lambda: readiness(away) == ({200}, {200}), 30)

@@ -38,6 +38,8 @@ class Loop:
     run_once: Callable[[], Awaitable[Pass]]
     interval: float
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    #: What a failed pass waits at most, in seconds: less where the work can't wait that long.
+    longest_retry: float = 5.0
     last_pass_at: float = 0.0
 
     async def run(self) -> None:
@@ -52,7 +54,7 @@ class Loop:
                 raise
             except Exception as error:  # noqa: BLE001  the loop is where a pass's failure ends
                 failures += 1
-                wait = reconnect_delay(failures, random.random())  # noqa: S311  a delay, not a secret
+                wait = reconnect_delay(failures, random.random(), self.longest_retry)  # noqa: S311  a delay, not a secret
                 self._log_failure(error, wait)
                 await asyncio.sleep(wait)
                 continue

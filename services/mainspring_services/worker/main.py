@@ -92,7 +92,8 @@ def _start(
     service.guard("claim_jobs", ClaimJobs(intake, slots, consumer, settings.hold).run())
     service.start_loops(
         [
-            Loop("lease_keeper", keeper.run_once, settings.beat),
+            # A beat that failed is tried again within a beat: its leases go on running out.
+            Loop("lease_keeper", keeper.run_once, settings.beat, longest_retry=min(settings.beat, 5.0)),
             Loop("deadlines", Deadlines(slots).run_once, DEADLINE_SECONDS),
             Loop("show_worker", show.run_once, SHOW_SECONDS),
             Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),

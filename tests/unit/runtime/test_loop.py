@@ -182,3 +182,19 @@ async def test_only_a_pass_that_succeeded_is_remembered_as_the_last():
         await script.finished.wait()
         await asyncio.sleep(0)
         assert one.last_pass_at > 0
+
+
+async def test_a_loop_that_can_t_wait_tries_again_sooner(monkeypatch):
+    waited = []
+
+    async def note(seconds):
+        waited.append(seconds)
+
+    script = Script(*[DatabaseUnavailable("away")] * 12)
+    loop = Loop("beats", script, HOUR, longest_retry=0.5)
+    monkeypatch.setattr(loop_module.asyncio, "sleep", note)
+    running = asyncio.create_task(loop.run())
+    await script.finished.wait()
+    running.cancel()
+    assert len(waited) == 12
+    assert max(waited) <= 0.5
