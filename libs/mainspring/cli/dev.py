@@ -109,7 +109,12 @@ def _welcome(stack: Stack, port: int) -> None:
 def example(schema: dict[str, Any]) -> dict[str, Any]:
     """A payload with the fields that a task asks for, to be filled in."""
     fields = schema.get("properties", {})
-    return {name: PLACEHOLDERS.get(str(fields.get(name, {}).get("type")), "…") for name in schema.get("required", ())}
+    return {name: _value_for(fields.get(name, {})) for name in schema.get("required", ())}
+
+
+def _value_for(field: dict[str, Any]) -> Any:
+    """The field's own example if it has one, else any value of its type."""
+    return field.get("examples", [PLACEHOLDERS.get(str(field.get("type")), "…")])[0]
 
 
 def _reload(worker: ServiceProcess, paths: list[str]) -> None:

@@ -29,6 +29,7 @@ _TOKEN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"  # noqa: S105  RFC 9110's word f
 RESERVED = {"host", "content-length", "transfer-encoding", "connection", "te", "trailer", "upgrade", "expect"}
 OURS = {"idempotency-key", "webhook-id", "webhook-timestamp", "webhook-signature"}
 
+EXAMPLE = "https://example.com/charge"
 HeaderName = Annotated[str, Field(pattern=_TOKEN)]
 #: Without white space at its ends, which isn't part of a value.
 _TEXT = r"^([\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?$"
@@ -54,7 +55,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
 async def http(
     ctx: JobContext,
     *,
-    url: Annotated[str, Field(pattern=r"^https?://[^\s/?#]+[^\s]*$", max_length=8192)],
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/?#]+[^\s]*$", max_length=8192, examples=[EXAMPLE])],
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "POST",
     headers: Annotated[dict[HeaderName, HeaderValue], AfterValidator(_check_headers)] = {},  # noqa: B006  a schema's default
     body: Any = None,

@@ -2,7 +2,7 @@
 
 All spans of a job are in one trace: the one of the context that is stored with the job, else one whose id is the job's
 own id, so that a job that came from SQL has a trace as well. What is done to many jobs at once is a span of its own,
-with links to the jobs' contexts; each job's trace gets a span of the same time that links back. Names and attributes
+linked with a span of the same time in the trace of each job, which links back. Names and attributes
 follow OpenTelemetry's semantic conventions for messaging. Sending is a background thread's work: a collector that is
 away costs spans, never a job's time.
 """
@@ -212,7 +212,7 @@ def continued(traceparent: str | None) -> Iterator[None]:
 def spread(batch: Span, operation: Operation, queue: str | None, jobs: Sequence[JobTrace], started_at: int) -> None:
     """Show in the trace of each job what was done to all of them from ``started_at`` (ns) until now.
 
-    Links lead both ways: from the batch to the jobs' contexts, and from each job's span to the batch.
+    Links lead both ways, between the batch's span and each job's.
     """
     ended_at = time.time_ns()
     back = Link(batch.get_span_context())

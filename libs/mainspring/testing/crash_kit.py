@@ -120,11 +120,13 @@ class _Expected:
     def compare(self, found: Rows) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """What there is too much, and what is missing."""
         counted = {table: _counted(rows, self.changing.get(table, frozenset())) for table, rows in found.items()}
-        more = {table: list((rows - self.rows.get(table, Counter())).elements()) for table, rows in counted.items()}
-        less = {table: list((rows - counted.get(table, Counter())).elements()) for table, rows in self.rows.items()}
-        return {table: rows for table, rows in more.items() if rows}, {
-            table: rows for table, rows in less.items() if rows
-        }
+        return _surplus(counted, self.rows), _surplus(self.rows, counted)
+
+
+def _surplus(many: dict[str, Counter[str]], few: dict[str, Counter[str]]) -> dict[str, list[str]]:
+    """By table the rows of ``many`` that ``few`` lacks; tables without any are left out."""
+    found = {table: list((rows - few.get(table, Counter())).elements()) for table, rows in many.items()}
+    return {table: rows for table, rows in found.items() if rows}
 
 
 def _changing(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> frozenset[str]:
