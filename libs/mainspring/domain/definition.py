@@ -45,7 +45,7 @@ class ScheduleDefinition:
     def __post_init__(self) -> None:
         check_name("name", self.name)
         # The job that a fire makes is checked here, since nobody would hear of it then.
-        JobRequest(self.task, self.payload, queue=self.queue, priority=self.priority, tags=self.tags)
+        self.request()
         if not timedelta(0) <= self.jitter <= LONGEST_JITTER:
             raise InvalidInput("jitter_seconds", "must be from 0 to 86400")
         if self.max_runs is not None and self.max_runs < 1:
@@ -72,6 +72,20 @@ class ScheduleDefinition:
             catchup_window=self.catchup_window,
             start_at=self.start_at,
             end_at=self.end_at,
+        )
+
+    def request(self, nominal_at: datetime | None = None, traceparent: str | None = None) -> JobRequest:
+        """The job that it makes: for a nominal time, or beside them when a person triggers it."""
+        return JobRequest(
+            self.task,
+            self.payload,
+            queue=self.queue,
+            priority=self.priority,
+            idempotency_key=key_of_fire(self.name, nominal_at) if nominal_at else None,
+            tags=self.tags,
+            schedule=self.name,
+            nominal_at=nominal_at,
+            traceparent=traceparent,
         )
 
     def fires_at(self, trigger: Trigger, nominal_at: datetime | None) -> datetime | None:

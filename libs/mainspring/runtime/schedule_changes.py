@@ -61,13 +61,4 @@ async def _request(connection: Conn, name: str, traceparent: str | None) -> JobR
     one = await schedules.lock(connection, name)
     if one is None:
         raise NotFound(f"no schedule {name}")
-    plan = one.definition()
-    return JobRequest(
-        plan.task,
-        plan.payload,
-        queue=plan.queue,
-        priority=plan.priority,
-        tags=plan.tags,
-        schedule=name,
-        traceparent=traceparent,
-    )
+    return one.definition().request(traceparent=traceparent)

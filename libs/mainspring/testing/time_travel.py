@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mainspring.domain.definition import ScheduleDefinition, key_of_fire
+from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRequest, check_instant
 from mainspring.tasks import Task, TaskRegistry
@@ -69,7 +69,16 @@ class TimeTravel:
         """
         seconds = every.total_seconds() if every else None
         one = ScheduleDefinition(
-            name, request.task, request.payload, cron=cron, every_seconds=seconds, timezone=timezone, start_at=self.now
+            name,
+            request.task,
+            request.payload,
+            cron=cron,
+            every_seconds=seconds,
+            timezone=timezone,
+            start_at=self.now,
+            queue=request.queue,
+            priority=request.priority,
+            tags=request.tags,
         )
         self._put_next(one, self.now)
 
@@ -104,20 +113,10 @@ class TimeTravel:
         if any(job.request.schedule == one.name and not job.is_over for job in self.jobs):
             self.skipped.append((one.name, self.now))
             return
-        self.submit(
-            JobRequest(
-                one.task,
-                one.payload,
-                schedule=one.name,
-                nominal_at=self.now,
-                idempotency_key=key_of_fire(one.name, self.now),
-                retry=self._retry_of(one.task),
-            )
-        )
-
-    def _retry_of(self, name: str) -> Any:
-        known = self._tasks.get(name)
-        return known.retry if known else None
+        # As a submit has it: what the schedule doesn't say is the task's.
+        known = self._tasks.get(one.task)
+        options = {"retry": known.retry, "timeout": known.timeout} if known else {}
+        self.submit(one.request(self.now).with_options(**options))
 
     def _put_next(self, one: ScheduleDefinition, after: datetime) -> None:
         nominal_at = one.trigger(self.now).next_after(after)

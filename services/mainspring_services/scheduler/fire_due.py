@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from mainspring.domain.definition import ScheduleDefinition, key_of_fire
+from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.firing import FiringPlan, plan_fires
-from mainspring.domain.job import JobRequest
 from mainspring.domain.schedule import Trigger
 from mainspring.domain.trace import JobTrace
 from mainspring.fault_points import reach
@@ -101,7 +100,7 @@ async def _make_jobs(connection: Conn, definition: ScheduleDefinition, plan: Fir
     for skip in plan.skipped:
         metrics.FIRES_SKIPPED.labels(skip.reason.value).inc(skip.count)
     if fresh:
-        requests = [job_of(definition, nominal_at, _trace(definition, id_)) for nominal_at, id_ in fresh]
+        requests = [definition.request(nominal_at, _trace(definition, id_)) for nominal_at, id_ in fresh]
         await jobs.insert(connection, requests, [id_ for _, id_ in fresh])
         metrics.FIRED.inc(len(fresh))
     return len(fresh)
@@ -117,21 +116,6 @@ def _trace(definition: ScheduleDefinition, job_id: UUID) -> str | None:
     )
     span.end()
     return tracing.traceparent_of(span)
-
-
-def job_of(definition: ScheduleDefinition, nominal_at: datetime, traceparent: str | None = None) -> JobRequest:
-    """The job that a nominal time makes."""
-    return JobRequest(
-        definition.task,
-        definition.payload,
-        queue=definition.queue,
-        priority=definition.priority,
-        idempotency_key=key_of_fire(definition.name, nominal_at),
-        tags=definition.tags,
-        schedule=definition.name,
-        nominal_at=nominal_at,
-        traceparent=traceparent,
-    )
 
 
 async def set_aside(connection: Conn, one: StoredSchedule, error: Exception) -> None:
