@@ -44,6 +44,17 @@ def _busy_worker(world: World, dice: random.Random) -> ServiceProcess:
     return dice.choice(world.workers)
 
 
+def _freeze(one: ServiceProcess, dice: random.Random) -> None:
+    one.freeze()
+    time.sleep(dice.uniform(*FREEZE_SECONDS))
+    one.thaw()
+
+
+def _stop(one: ServiceProcess, world: World) -> None:
+    world.stopped(one.stop(timeout=25))
+    one.start()
+
+
 @fault
 def kill(world: World, dice: random.Random) -> None:
     """SIGKILL to any service; a worker's runners are told by their closed pipe."""
@@ -64,35 +75,25 @@ def kill_worker(world: World, dice: random.Random) -> None:
 @fault
 def freeze(world: World, dice: random.Random) -> None:
     """SIGSTOP, mostly for longer than a lease, then SIGCONT: the zombie that comes back."""
-    one = _service(world, dice)
-    one.freeze()
-    time.sleep(dice.uniform(*FREEZE_SECONDS))
-    one.thaw()
+    _freeze(_service(world, dice), dice)
 
 
 @fault
 def freeze_worker(world: World, dice: random.Random) -> None:
     """A worker's supervisor alone stands still; its runners must end themselves in time."""
-    one = _busy_worker(world, dice)
-    one.freeze()
-    time.sleep(dice.uniform(*FREEZE_SECONDS))
-    one.thaw()
+    _freeze(_busy_worker(world, dice), dice)
 
 
 @fault
 def stop(world: World, dice: random.Random) -> None:
     """SIGTERM and a new start: a deployment."""
-    one = _service(world, dice)
-    world.stopped(one.stop(timeout=25))
-    one.start()
+    _stop(_service(world, dice), world)
 
 
 @fault
 def stop_worker(world: World, dice: random.Random) -> None:
     """SIGTERM to a worker while it has work."""
-    one = _busy_worker(world, dice)
-    world.stopped(one.stop(timeout=25))
-    one.start()
+    _stop(_busy_worker(world, dice), world)
 
 
 @fault

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
+
+from .local_server import Handler, serving
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def http_receiver() -> Iterator[Receiver]:
     """A receiver that speaks protobuf over HTTP."""
     receiver = Receiver()
 
-    class Traces(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Traces(Handler):
+        def do_POST(self) -> None:  # noqa: N802  the library's name
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
@@ -114,14 +115,5 @@ def http_receiver() -> Iterator[Receiver]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Traces)
-    receiver.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield receiver
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Traces) as receiver.endpoint:
+        yield receiver

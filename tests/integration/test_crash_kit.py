@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -15,6 +13,7 @@ from mainspring.devstack import Stack
 from mainspring.testing import crash_at_each_await
 
 from .. import crash_tasks
+from .local_server import Handler, serving
 
 TABLES = """
 CREATE TABLE payments (id uuid DEFAULT gen_random_uuid(), cents int);
@@ -39,8 +38,8 @@ def gateway() -> Iterator[tuple[str, list[str]]]:
     """Another system, which applies each key once."""
     applied: list[str] = []
 
-    class Gateway(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Gateway(Handler):
+        def do_POST(self) -> None:  # noqa: N802  the library's name
             key = self.headers.get("idempotency-key", secrets.token_hex(4))
             if key not in applied:
                 applied.append(key)
@@ -48,16 +47,8 @@ def gateway() -> Iterator[tuple[str, list[str]]]:
             self.send_header("content-length", "0")
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", applied
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Gateway) as url:
+        yield url, applied
 
 
 async def test_one_transaction_with_the_completion_is_safe_wherever_it_is_killed(users_database: str) -> None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +21,7 @@ from mainspring.http_task import http
 from mainspring.http_task.signature import signed
 from mainspring.testing import InlineRun, run_inline
 
+from .local_server import Handler, serving
 from .system import System
 
 
@@ -34,8 +35,8 @@ class Target:
 
 
 @contextmanager
-def serving(target: Target) -> Iterator[Target]:
-    class Handler(BaseHTTPRequestHandler):
+def answering(target: Target) -> Iterator[Target]:
+    class Remembers(Handler):
         protocol_version = "HTTP/1.1"
 
         def _any(self) -> None:
@@ -45,24 +46,14 @@ def serving(target: Target) -> Iterator[Target]:
 
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = _any  # noqa: N815  the library's names
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    target.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield target
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Remembers) as target.url:
+        yield target
 
 
 @pytest.fixture
 def target(monkeypatch) -> Iterator[Target]:
     monkeypatch.setenv("MAINSPRING_HTTP_ALLOW", "127.0.0.1")
-    with serving(Target()) as one:
+    with answering(Target()) as one:
         yield one
 
 

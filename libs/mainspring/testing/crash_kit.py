@@ -163,7 +163,8 @@ class _Trials:
                 await self.ask(
                     {
                         "job_id": job_id,
-                        "key": self.request.idempotency_key or job_id,
+                        # Each trial is a job of its own: another system must not take it for the one before.
+                        "key": job_id,
                         "payload": self.request.payload,
                         "attempt": attempt,
                         "kill_at": kill_at,
