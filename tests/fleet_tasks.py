@@ -14,6 +14,8 @@ from opentelemetry import trace
 from mainspring import JobContext, Permanent, RetryPolicy, task
 
 QUICK = RetryPolicy(max_attempts=3, base=0.2, factor=1, cap=1)
+#: What handlers leave behind in their process.
+KEPT: list[bytes] = []
 
 
 async def note(ctx: JobContext, what: str) -> None:
@@ -145,3 +147,28 @@ async def killer(ctx: JobContext) -> None:
     """Kills whoever runs it, when its neighbours have begun."""
     await asyncio.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task("fleet.sleeps_on_the_loop", queue="fleet", timeout=60, retry=QUICK)
+async def sleeps_on_the_loop(ctx: JobContext, *, seconds: float) -> int:
+    """Blocks its runner's event loop, and then has its effect."""
+    await note(ctx, "start")
+    time.sleep(seconds)  # noqa: ASYNC251  what must not be done is the point
+    async with ctx.transaction() as connection:
+        await connection.execute("INSERT INTO effects (job, attempt) VALUES ($1, $2)", ctx.job_id, ctx.attempt)
+    return ctx.attempt
+
+
+@task("fleet.impatient", queue="fleet", timeout=3, retry=QUICK)
+async def impatient(ctx: JobContext) -> int:
+    """Has little time, and needs the loop."""
+    await note(ctx, "start")
+    await asyncio.sleep(0.5)
+    return os.getpid()
+
+
+@task("fleet.pid", queue="fleet", retry=QUICK)
+async def pid(ctx: JobContext, *, mib: int = 0) -> int:
+    """The process that it ran in, which keeps so much memory from then on."""
+    KEPT.append(b"\x01" * (mib << 20))
+    return os.getpid()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from .system import System
@@ -86,6 +88,17 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_within_a_beat(syst
     job = system.final(running, 10)
     assert (job["state"], [attempt["outcome"] for attempt in job["attempts"]]) == ("cancelled", ["cancelled"])
     assert system.http.post(f"/v1/jobs/{running}/retry").status_code == 200
+
+
+def test_a_running_job_hears_of_its_cancel_before_the_next_beat(system: System) -> None:
+    system.worker(lease=120, beat=60, margin=5)
+    system.ready()
+    job_id = system.submit("fleet.nap", {"seconds": 50})
+    system.started(job_id)
+    began = time.monotonic()
+    system.http.post(f"/v1/jobs/{job_id}/cancel")
+    assert system.final(job_id)["state"] == "cancelled"
+    assert time.monotonic() - began < 5
 
 
 def test_sigterm_hands_jobs_back_uncounted_and_exits_0(system: System) -> None:

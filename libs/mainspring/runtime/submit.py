@@ -21,9 +21,9 @@ from mainspring.fault_points import reach
 from mainspring.runtime.batcher import Batcher
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
-from mainspring.store.fleet import DUE_CHANNEL
 from mainspring.store.jobs import NewJob, ReservedKey
 from mainspring.store.pool import Conn, Database
+from mainspring.store.wakeups import DUE_CHANNEL
 from mainspring.telemetry import metrics
 
 

@@ -12,6 +12,7 @@ from mainspring.domain.errors import DatabaseUnavailable
 from mainspring.runtime.batcher import Batcher
 from mainspring.store import fleet
 from mainspring.store.pool import Database
+from mainspring.store.wakeups import DUE_CHANNEL
 
 
 class Wake:
@@ -27,7 +28,7 @@ class Wake:
 
     async def _notify(self, wishes: Sequence[None]) -> Sequence[None]:
         try:
-            await self._database.run(lambda connection: fleet.notify(connection, fleet.DUE_CHANNEL))
+            await self._database.run(lambda connection: fleet.notify(connection, DUE_CHANNEL))
         except DatabaseUnavailable:
             return wishes
         return wishes

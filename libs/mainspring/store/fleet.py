@@ -18,8 +18,6 @@ from mainspring.store.sql import load
 _SQL = load("fleet")
 #: A worker that hasn't beaten for this long is gone.
 WORKER_LIFE = timedelta(seconds=15)
-#: The channel on which a scheduler is woken: something became due.
-DUE_CHANNEL = "mainspring_due"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,10 @@ from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.domain.ids import uuid7
 from mainspring.domain.job import JobRequest
 from mainspring.domain.retry import DEFAULT
-from mainspring.domain.states import State
+from mainspring.domain.states import WAITING, State
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
+from mainspring.store.wakeups import CANCEL_CHANNEL
 
 _SQL = load("jobs")
 _TAG_SEPARATOR = "\x1f"
@@ -153,10 +154,14 @@ async def cancel(connection: Conn, job_id: UUID, author: str) -> State | None:
 
     A job that runs stays ``running`` until its worker has stopped it.
     """
-    if await connection.fetchrow(_SQL["cancel_waiting"], job_id, author):
-        return State.CANCELLED
-    await connection.fetchrow(_SQL["request_cancel"], job_id, author)
-    return await state_of(connection, job_id)
+    while True:
+        if await connection.fetchrow(_SQL["cancel_waiting"], job_id, author):
+            return State.CANCELLED
+        await connection.fetchrow(_SQL["request_cancel"], job_id, author, CANCEL_CHANNEL)
+        state = await state_of(connection, job_id)
+        if state not in WAITING:
+            return state
+        # It was running when it was looked at as a waiting job, and waits now: an attempt ended in between.
 
 
 async def redrive(connection: Conn, job_id: UUID, author: str) -> bool:

@@ -12,6 +12,7 @@ from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import FiringPlan, Misfire, Overlap
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
+from mainspring.store.wakeups import CANCEL_CHANNEL
 
 _SQL = load("schedules")
 
@@ -162,7 +163,7 @@ async def active_jobs(connection: Conn, name: str) -> tuple[int, int]:
 
 async def cancel_running(connection: Conn, name: str) -> None:
     """Ask the running jobs of a schedule to stop."""
-    await connection.execute(_SQL["cancel_running"], name)
+    await connection.execute(_SQL["cancel_running"], name, CANCEL_CHANNEL)
 
 
 async def record_fires(

@@ -10,6 +10,11 @@ from mainspring.domain.errors import DatabaseUnavailable
 from mainspring.domain.retry import reconnect_delay
 from mainspring.store.pool import connect, translated
 
+#: A scheduler is woken: something became due, in the queue that is named.
+DUE_CHANNEL = "mainspring_due"
+#: A worker is woken, named by its id: one of its jobs is to stop.
+CANCEL_CHANNEL = "mainspring_cancel"
+
 
 async def listen(url: str, name: str, channel: str, wake: Callable[[str], None]) -> None:
     """Call ``wake`` with each notification's text, and with "" after each reconnect, until cancelled."""

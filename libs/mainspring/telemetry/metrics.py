@@ -65,6 +65,7 @@ SLOTS_BUSY = _gauge("worker_slots_busy", "Slots that hold a job.")
 LEASES_GONE = _counter("leases_gone_total", "Leases that were found to belong to a later attempt.")
 WRITES_REFUSED = _counter("fenced_writes_refused_total", "Settlements that changed nothing because the fence was old.")
 RUNNERS_LOST = _counter("runners_lost_total", "Runner processes that ended by surprise or were killed.", "cause")
+LOOP_STALLS = _counter("runner_loop_stalls_total", "Times that a handler blocked its runner's event loop.", "task")
 HANDED_OVER = _counter("messages_handed_over_total", "Messages acknowledged under a committed lease.")
 
 # dlq-handler

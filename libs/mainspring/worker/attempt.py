@@ -35,6 +35,8 @@ class Attempt:
     stopped_by: Ending | None = None
     #: When the runner is killed if the handler has not ended.
     kill_at: float = float("inf")
+    #: The stack of its handler when that was found to block its runner's loop.
+    blocks_at: str | None = None
     #: In the job's trace; ended with the attempt.
     span: Span = trace.INVALID_SPAN
     #: The name of this attempt between supervisor and runner.

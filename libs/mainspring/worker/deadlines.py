@@ -37,6 +37,8 @@ class Deadlines:
             return None
         limit = attempt.job.timeout.total_seconds()
         if attempt.seconds() > limit:
+            if self.slots.hangs_on_another(attempt):
+                return Ending(Outcome.HANDED_BACK)
             return Ending(Outcome.TIMED_OUT, error=AttemptError("Timeout", f"not done after {limit:g} s"))
         if now > attempt.trusted_until:
             error = AttemptError("LeaseLost", "the lease could not be extended in time")

@@ -1,7 +1,7 @@
 """The runner process: it loads users' modules, runs the orders of its supervisor, and reports each ending.
 
-Started by the supervisor as ``python -m mainspring.worker.runner``; two pipes come with it, one for frames and
-one for the watchdog's words.
+Started by the supervisor as ``python -m mainspring.worker.runner``. A socket comes with it for frames, and three pipes:
+the watchdog's words, the tokens with which handlers begin, and the signs of life that go back.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from mainspring.worker.executor import Committed, execute
 from mainspring.worker.faults import attempt_error
 from mainspring.worker.frames import read_frame, write_frame
 from mainspring.worker.loader import catalogue_entry, load
+from mainspring.worker.pulse import Pulse
+from mainspring.worker.start_tokens import StartGate
 
 log = logs.get_logger(__name__)
 #: Where the supervisor puts the database's URL: an argument could be read by every user of the machine.
@@ -39,12 +41,16 @@ DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
 class Runner:
     """Runs orders side by side and sends their endings, all of one turn of the loop in one frame."""
 
-    def __init__(self, tasks: TaskRegistry, database: Database, slots: int, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, tasks: TaskRegistry, database: Database, arguments: argparse.Namespace, writer: asyncio.StreamWriter
+    ) -> None:
         self._tasks = tasks
         self._database = database
-        self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="handler")
+        self._threads = ThreadPoolExecutor(max_workers=arguments.slots, thread_name_prefix="handler")
         self._writer = writer
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._gate = StartGate(arguments.starts_fd)
+        self._pulse = Pulse(arguments.pulse_fd, arguments.stall_after, lambda: self._running)
         self._ended: list[dict[str, Any]] = []
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
@@ -59,9 +65,14 @@ class Runner:
 
     def _start(self, order: dict[str, Any]) -> None:
         self._running[order["key"]] = asyncio.create_task(self._run(order))
+        self._pulse.begin()
 
     async def _run(self, order: dict[str, Any]) -> None:
         key = order["key"]
+        if not self._gate.may_begin(key):
+            # It runs elsewhere: the loop was blocked for too long.
+            del self._running[key]
+            return
         try:
             ending = await execute(order, self._tasks, self._database, self._threads)
         except asyncio.CancelledError as error:
@@ -102,7 +113,10 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mainspring-runner")
     parser.add_argument("--frames-fd", type=int, required=True)
     parser.add_argument("--watch-fd", type=int, required=True)
+    parser.add_argument("--starts-fd", type=int, required=True)
+    parser.add_argument("--pulse-fd", type=int, required=True)
     parser.add_argument("--slots", type=int, required=True)
+    parser.add_argument("--stall-after", type=float, required=True)
     parser.add_argument("modules", nargs="+")
     return parser.parse_args()
 
@@ -112,7 +126,7 @@ async def _main(arguments: argparse.Namespace, tasks: TaskRegistry) -> None:
     async with Database(
         os.environ[DATABASE_VARIABLE], "runner", most=min(arguments.slots, 10), runs_handlers=True
     ) as database:
-        await Runner(tasks, database, arguments.slots, writer).serve(reader)
+        await Runner(tasks, database, arguments, writer).serve(reader)
 
 
 def main() -> int:

@@ -1,15 +1,17 @@
-"""The runners of one worker: kept alive, replaced when they die, shared by the attempts.
+"""The runners of one worker: kept alive, replaced when they die or are worn out, shared by the attempts.
 
 A runner's death is known at once. It counts for every job that ran in it, and each of these runs alone on
 its next attempt (a private runner, ended afterwards), so that a job that kills its process pays by itself.
-When the supervisor kills a runner because of one handler, the neighbours are handed back uncounted.
+When the supervisor kills a runner because of one handler, the neighbours are handed back uncounted. A runner
+whose event loop is blocked gets nothing more until it turns again, and what hasn't begun in it runs elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from typing import Any
 
 from mainspring.domain.errors import Misconfigured
@@ -35,13 +37,18 @@ class RunnerPool:
     """``count`` runners of ``spec``; ``on_ended(attempt, ending, is_committed)`` hears of each end."""
 
     def __init__(self, spec: RunnerSpec, count: int, on_ended: OnEnded, on_ready: Callable[[], None]) -> None:
-        self._spec = spec
+        self.spec = spec
         self._count = count
         self._on_ended = on_ended
         self._on_ready = on_ready
-        self._runners: list[RunnerProcess] = []
-        self._private: set[asyncio.Task[None]] = set()
+        #: Those that take new attempts, the blocked ones among them; and all whose process lives.
+        self._shared: list[RunnerProcess] = []
         self._all: set[RunnerProcess] = set()
+        #: Starts of runners that nobody replaces: for one job alone, or beside runners that are all blocked.
+        self._apart: set[asyncio.Task[None]] = set()
+        self._helpers = 0
+        #: Attempts that no runner can begin at the moment.
+        self._waiting: list[Attempt] = []
         self._is_closing = False
         self.is_ready = asyncio.Event()
         self.catalogue: list[dict[str, Any]] = []
@@ -57,15 +64,26 @@ class RunnerPool:
 
     def place(self, attempts: Iterable[Attempt]) -> None:
         """Start these attempts, each on the runner with the fewest; a lone one on a private runner."""
-        shares: dict[int, tuple[RunnerProcess, list[Attempt]]] = {}
+        usable = [one for one in self._shared if not one.is_stalled]
+        shares: dict[RunnerProcess, list[Attempt]] = {runner: [] for runner in usable}
         for attempt in attempts:
             if attempt.job.run_alone:
-                self._start_private(attempt)
-                continue
-            runner = min(self._runners, key=lambda one: len(one.attempts) + len(shares.get(one.pid, (one, []))[1]))
-            shares.setdefault(runner.pid, (runner, []))[1].append(attempt)
-        for runner, share in shares.values():
-            runner.run(share)
+                self._begin(self._run_alone(attempt))
+            elif not usable:
+                self._waiting.append(attempt)
+            else:
+                runner = min(usable, key=lambda one: len(one.attempts) + len(shares[one]))
+                shares[runner].append(attempt)
+        for runner, share in shares.items():
+            if share:
+                runner.run(share)
+        if self._waiting and self._helpers < self._count:
+            self._helpers += 1
+            self._begin(self._help())
+
+    def runners(self) -> list[RunnerProcess]:
+        """Every runner that lives."""
+        return list(self._all)
 
     def permit(self) -> None:
         """Renew every runner's permission from its attempts' leases."""
@@ -73,17 +91,33 @@ class RunnerPool:
             runner.permit()
 
     def stop_handler(self, attempt: Attempt) -> None:
-        """Ask one handler to stop."""
-        for runner in self._all:
-            if attempt.key in runner.attempts:
-                runner.cancel(attempt)
+        """Ask one handler to stop; one that waits for a runner ends at once."""
+        runner = self.runner_of(attempt)
+        if runner is not None:
+            runner.cancel(attempt)
+        elif attempt in self._waiting:
+            self._waiting.remove(attempt)
+            self._on_ended(attempt, attempt.stopped_by or Ending(Outcome.HANDED_BACK), False)
 
     def kill_runner_of(self, attempt: Attempt) -> None:
         """Kill the runner of a handler that didn't stop; the handler's ending is its ``stopped_by``."""
-        for runner in self._all:
-            if attempt.key in runner.attempts:
-                metrics.RUNNERS_LOST.labels("killed").inc()
-                runner.kill()
+        runner = self.runner_of(attempt)
+        if runner is not None:
+            metrics.RUNNERS_LOST.labels("killed").inc()
+            runner.kill()
+
+    def runner_of(self, attempt: Attempt) -> RunnerProcess | None:
+        """Where it runs; None when it waits for a runner, or has ended."""
+        return next((one for one in self._all if attempt.key in one.attempts), None)
+
+    def set_stalled(self, runner: RunnerProcess, is_stalled: bool) -> None:
+        """Begin nothing in a blocked runner, and what hasn't begun there elsewhere; use it again afterwards."""
+        runner.is_stalled = is_stalled
+        if is_stalled and runner in self._shared:
+            self.place(runner.take_back())
+        elif not is_stalled:
+            runner.blocker = None
+            self._place_waiting()
 
     async def close(self) -> None:
         """End all runners and wait until they are gone."""
@@ -101,63 +135,91 @@ class RunnerPool:
 
     async def _keep_one(self) -> None:
         failures = 0
+        worn_out: RunnerProcess | None = None
         while True:
             started = boot_time()
             runner = await self._start()
-            try:
-                is_ready = await self._until_ready(runner)
-                if is_ready:
-                    self._runners.append(runner)
-                    self.catalogue = runner.catalogue
-                    self.is_ready.set()
-                    self._on_ready()
-                cause = await runner.wait()
-            finally:
-                self._forget(runner)
+            is_ready = await _until(runner, runner.is_ready)
+            if is_ready:
+                self._share(runner)
+                if worn_out is not None:
+                    self._retire(worn_out)
+                if await _until(runner, runner.is_worn_out):
+                    worn_out = runner
+                    continue
+            cause = await asyncio.shield(runner.end)
             if not is_ready and cause == "exited with code 2":
-                raise Misconfigured(f"the runner can't load {', '.join(self._spec.modules)}")
-            self._lost(runner, cause)
+                raise Misconfigured(f"the runner can't load {', '.join(self.spec.modules)}")
             failures = 0 if boot_time() - started > SETTLED_SECONDS else failures + 1
             await asyncio.sleep(reconnect_delay(failures, random.random()) if failures else 0)  # noqa: S311
 
-    async def _start(self) -> RunnerProcess:
-        runner = await runner_process.start(self._spec, self._ended)
-        self._all.add(runner)
-        return runner
-
-    def _forget(self, runner: RunnerProcess) -> None:
-        runner.close()
-        self._all.discard(runner)
-        if runner in self._runners:
-            self._runners.remove(runner)
-        if not self._runners:
-            self.is_ready.clear()
-
-    @staticmethod
-    async def _until_ready(runner: RunnerProcess) -> bool:
-        waits = [asyncio.ensure_future(runner.is_ready.wait()), asyncio.ensure_future(runner.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        return runner.is_ready.is_set()
-
-    def _start_private(self, attempt: Attempt) -> None:
-        task = asyncio.create_task(self._run_alone(attempt))
-        self._private.add(task)
-        task.add_done_callback(self._private.discard)
-
     async def _run_alone(self, attempt: Attempt) -> None:
         runner = await self._start()
-        runner.is_private = True
-        try:
-            if await self._until_ready(runner):
-                runner.run([attempt])
-            else:
-                runner.attempts[attempt.key] = attempt
-            cause = await runner.wait()
-        finally:
-            self._forget(runner)
-        self._lost(runner, cause)
+        runner.ends_when_idle = True
+        runner.attempts[attempt.key] = attempt
+        if await _until(runner, runner.is_ready):
+            runner.run([attempt])
+
+    async def _help(self) -> None:
+        """Run what waits while every other runner is blocked; end when there is nothing more to help with."""
+        runner = await self._start()
+        if await _until(runner, runner.is_ready):
+            self._share(runner)
+            await _until(runner, runner.is_worn_out)
+            self._retire(runner)
+        self._helpers -= 1
+
+    def _begin(self, life: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(life)
+        self._apart.add(task)
+        task.add_done_callback(self._apart.discard)
+
+    async def _start(self) -> RunnerProcess:
+        runner = await runner_process.start(self.spec, self._ended)
+        self._all.add(runner)
+        runner.end = asyncio.create_task(self._see_out(runner), name=f"end of runner {runner.pid}")
+        return runner
+
+    async def _see_out(self, runner: RunnerProcess) -> str:
+        """Wait for its end, and end whatever was still in it; returns the cause."""
+        cause = await runner.wait()
+        runner.close()
+        self._all.discard(runner)
+        self._unshare(runner)
+        attempts = list(runner.attempts.values())
+        runner.attempts.clear()
+        was_ours = self._is_closing or any(attempt.stopped_by for attempt in attempts)
+        if attempts or not runner.ends_when_idle:
+            metrics.RUNNERS_LOST.labels("died").inc(not was_ours)
+            log.warning("runner ended", pid=runner.pid, cause=cause, jobs=len(attempts), was_killed=was_ours)
+        for attempt in attempts:
+            ending = attempt.stopped_by or _loss(was_ours, cause, attempt is runner.blocker)
+            self._on_ended(attempt, _with_stack(ending, attempt.blocks_at), False)
+        return cause
+
+    def _share(self, runner: RunnerProcess) -> None:
+        self._shared.append(runner)
+        self.catalogue = runner.catalogue
+        self.is_ready.set()
+        self._on_ready()
+        self._place_waiting()
+
+    def _unshare(self, runner: RunnerProcess) -> None:
+        if runner in self._shared:
+            self._shared.remove(runner)
+        if not self._shared:
+            self.is_ready.clear()
+
+    def _retire(self, runner: RunnerProcess) -> None:
+        """Give it nothing more, and let it end with the last handler that runs in it."""
+        self._unshare(runner)
+        runner.ends_when_idle = True
+        if not runner.attempts:
+            runner.close()
+
+    def _place_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self.place(waiting)
 
     def _ended(self, runner: RunnerProcess, frame: dict[str, Any]) -> None:
         attempt = runner.attempts.pop(frame["key"], None)
@@ -165,24 +227,26 @@ class RunnerPool:
             return
         ending, is_committed = ending_from(frame)
         self._on_ended(attempt, ending, is_committed)
-        if runner.is_private:
+        if runner.ends_when_idle and not runner.attempts:
             runner.close()
 
-    def _lost(self, runner: RunnerProcess, cause: str) -> None:
-        """The runner is gone: end whatever was still in it."""
-        attempts = list(runner.attempts.values())
-        runner.attempts.clear()
-        if runner.is_private and not attempts:
-            return
-        was_ours = self._is_closing or any(attempt.stopped_by for attempt in attempts)
-        if not was_ours:
-            metrics.RUNNERS_LOST.labels("died").inc()
-        log.warning("runner ended", pid=runner.pid, cause=cause, jobs=len(attempts), was_killed=was_ours)
-        for attempt in attempts:
-            self._on_ended(attempt, attempt.stopped_by or _loss(was_ours, cause), False)
+
+async def _until(runner: RunnerProcess, event: asyncio.Event) -> bool:
+    """Wait for ``event``; False when the runner ended before it."""
+    happens = asyncio.ensure_future(event.wait())
+    await asyncio.wait({happens, runner.end}, return_when=asyncio.FIRST_COMPLETED)
+    happens.cancel()
+    return event.is_set()
 
 
-def _loss(was_ours: bool, cause: str) -> Ending:
+def _loss(was_ours: bool, cause: str, was_blocker: bool) -> Ending:
     if was_ours:
-        return Ending(Outcome.HANDED_BACK)
+        return Ending(Outcome.HANDED_BACK, run_alone=was_blocker)
     return Ending(Outcome.WORKER_LOST, error=AttemptError("RunnerLost", f"its process was {cause}"), run_alone=True)
+
+
+def _with_stack(ending: Ending, stack: str | None) -> Ending:
+    """Where the handler was when it blocked its runner's loop: all that is known of one that was killed."""
+    if stack is None or ending.error is None or ending.error.traceback:
+        return ending
+    return replace(ending, error=replace(ending.error, traceback=stack))

@@ -65,6 +65,11 @@ class Slots:
         """Kill the runner of a handler that was asked to stop and didn't."""
         self.pool.kill_runner_of(attempt)
 
+    def hangs_on_another(self, attempt: Attempt) -> bool:
+        """True when it can't get on because of another attempt: it hasn't begun, or its loop is blocked by that one."""
+        runner = self.pool.runner_of(attempt)
+        return runner is None or (runner.is_stalled and runner.blocker not in (None, attempt))
+
     def permit(self) -> None:
         """Renew the runners' permissions after a beat."""
         self.pool.permit()

@@ -13,11 +13,10 @@ from mainspring.runtime.loop import Loop, Pass
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
-from mainspring.store.fleet import DUE_CHANNEL
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds
-from mainspring.store.wakeups import listen
+from mainspring.store.wakeups import DUE_CHANNEL, listen
 from mainspring_services.scheduler.declare_queues import DeclareQueues
 from mainspring_services.scheduler.fire_due import FireDue
 from mainspring_services.scheduler.lead import Lead

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import uuid
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import cast
 
@@ -19,11 +20,14 @@ from mainspring.store import fleet
 from mainspring.store.claims import Claimant
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
+from mainspring.store.wakeups import CANCEL_CHANNEL, listen
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.intake import Intake
 from mainspring.worker.lease_keeper import LeaseKeeper
 from mainspring.worker.reporter import Reporter
 from mainspring.worker.runner_process import RunnerSpec
+from mainspring.worker.runner_watch import WATCH_SECONDS as RUNNER_WATCH_SECONDS
+from mainspring.worker.runner_watch import RunnerWatch
 from mainspring.worker.slots import Slots
 from mainspring_services.worker.claim_jobs import ClaimJobs
 from mainspring_services.worker.settings import WorkerSettings, names
@@ -59,7 +63,14 @@ async def serve(service: Service) -> None:
 
 
 def _slots(settings: WorkerSettings, reporter: Reporter) -> Slots:
-    spec = RunnerSpec(names(settings.modules), settings.slots, settings.database_url)
+    spec = RunnerSpec(
+        names(settings.modules),
+        settings.slots,
+        settings.database_url,
+        settings.stall,
+        settings.recycle_jobs,
+        settings.recycle_mib,
+    )
     return Slots(spec, runners=settings.runners, slots=settings.slots, reporter=reporter, grace=settings.kill_grace)
 
 
@@ -87,19 +98,32 @@ def _start(
     )
     consumer.consume(topology.work_queue(queue) for queue in show.queues)
     keeper = LeaseKeeper(database, slots, settings.terms(), settings.ack_handover)
+    # A beat that failed is tried again within a beat: its leases go on running out.
+    beats = Loop("lease_keeper", keeper.run_once, settings.beat, longest_retry=min(settings.beat, 5.0))
     service.health.broker("not connected yet")
     service.guard("consumer", consumer.run())
     service.guard("claim_jobs", ClaimJobs(intake, slots, consumer, settings.hold).run())
     service.start_loops(
         [
-            # A beat that failed is tried again within a beat: its leases go on running out.
-            Loop("lease_keeper", keeper.run_once, settings.beat, longest_retry=min(settings.beat, 5.0)),
+            beats,
             Loop("deadlines", Deadlines(slots).run_once, DEADLINE_SECONDS),
+            Loop("runner_watch", RunnerWatch(slots.pool).run_once, RUNNER_WATCH_SECONDS),
             Loop("show_worker", show.run_once, SHOW_SECONDS),
             Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
         ]
     )
+    service.guard("listen", listen(settings.direct_url, NAME, CANCEL_CHANNEL, _beat_when_named(beats, show.worker_id)))
     return consumer
+
+
+def _beat_when_named(beats: Loop, worker_id: uuid.UUID) -> Callable[[str], None]:
+    """A job of this worker is to stop: the beat that brings the request begins now."""
+
+    def wake(named: str) -> None:
+        if named == str(worker_id):
+            beats.wake.set()
+
+    return wake
 
 
 def settings_from(arguments: list[str] | None) -> WorkerSettings:

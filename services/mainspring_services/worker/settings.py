@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from mainspring.domain.lease import LeaseTerms
 from mainspring.runtime.settings import Settings
+from mainspring.worker.start_tokens import MOST as MOST_SLOTS
 
 
 class WorkerSettings(Settings):
@@ -21,7 +22,7 @@ class WorkerSettings(Settings):
     #: Queues to serve, separated by commas; empty: the queues of its tasks, and `default`.
     queues: str = ""
     #: Jobs that run at once.
-    slots: int = Field(default=10, ge=1, le=10_000)
+    slots: int = Field(default=10, ge=1, le=MOST_SLOTS)
     #: Runner processes that share the slots.
     runners: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=256)
     #: Messages of a queue in hand at most; 0: enough for twice the slots, a message holding up to 100 jobs.
@@ -38,6 +39,12 @@ class WorkerSettings(Settings):
     stop_grace: float = Field(default=10.0, ge=0)
     #: What a handler gets between being told to stop and the end of its process, in seconds.
     kill_grace: float = Field(default=2.0, gt=0)
+    #: After so long without a turn of its event loop a runner is given nothing more until it turns again, in seconds.
+    stall: float = Field(default=1.0, gt=0)
+    #: After so many jobs a runner is replaced by a new one, and ends with its last handler; 0: never.
+    recycle_jobs: int = Field(default=0, ge=0)
+    #: From so much memory on (resident, in MiB; Linux only) likewise; 0: never.
+    recycle_mib: int = Field(default=0, ge=0)
     #: How long jobs of a message wait here for a slot before they are published again, in seconds.
     hold: float = Field(default=1.0, gt=0)
 

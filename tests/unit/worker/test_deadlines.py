@@ -17,8 +17,9 @@ NEVER = float("inf")
 class SlotsOfOne:
     """Stands in for the worker's slots: remembers what it is told."""
 
-    def __init__(self, attempt):
+    def __init__(self, attempt, hangs_on_another=False):
         self.attempt, self.stopped, self.killed = attempt, [], []
+        self.hangs_on_another = lambda _: hangs_on_another
 
     def attempts(self):
         return [self.attempt]
@@ -42,8 +43,8 @@ def attempt(*, running=0.0, trusted_for=10.0, kill_at=NEVER, stopped_by=None):
     )
 
 
-async def after_one_pass(one):
-    slots = SlotsOfOne(one)
+async def after_one_pass(one, **more):
+    slots = SlotsOfOne(one, **more)
     await Deadlines(slots).run_once()
     return slots
 
@@ -70,3 +71,8 @@ async def test_what_was_told_to_stop_is_not_told_again_and_is_killed_once():
     one = attempt(running=9, stopped_by=object(), kill_at=boot_time() - 1)
     slots = await after_one_pass(one)
     assert (slots.stopped, slots.killed, one.kill_at) == ([], [one], NEVER)
+
+
+async def test_what_overruns_because_of_another_is_handed_back():
+    slots = await after_one_pass(attempt(running=5.1), hangs_on_another=True)
+    assert [ending.outcome for ending in slots.stopped] == [Outcome.HANDED_BACK]

@@ -96,16 +96,16 @@ FROM locked
 RETURNING id
 
 -- name: request_cancel
--- The slot stays held; the worker hears of it with its next beat.
+-- The slot stays held; the worker hears of it with its next beat, which the notification has it begin now.
 WITH asked AS (
     UPDATE mainspring.live_jobs SET cancel_requested = true
     WHERE id = $1 AND state = 'running' AND NOT cancel_requested
-    RETURNING id, fence
+    RETURNING id, fence, worker
 ),
 noted AS (
     INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'cancel', fence, $2 FROM asked
 )
-SELECT id FROM asked
+SELECT id, pg_notify($3::text, worker::text) FROM asked
 
 -- name: redrive_dead
 WITH redriven AS (

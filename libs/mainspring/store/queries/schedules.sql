@@ -62,9 +62,12 @@ FROM mainspring.live_jobs WHERE schedule = $1 AND state <> 'dead'
 WITH asked AS (
     UPDATE mainspring.live_jobs SET cancel_requested = true
     WHERE schedule = $1 AND state = 'running' AND NOT cancel_requested
-    RETURNING id, fence
+    RETURNING id, fence, worker
+),
+noted AS (
+    INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'cancel', fence, 'schedule' FROM asked
 )
-INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'cancel', fence, 'schedule' FROM asked
+SELECT pg_notify($2::text, worker::text) FROM asked
 
 -- name: record_fires
 -- The pair (schedule, nominal time) is unique: whoever comes second records nothing, and inserts no job.
