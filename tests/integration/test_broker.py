@@ -13,10 +13,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from mainspring.broker import topology
-from mainspring.broker.connection import Unroutable, connect, declare, declare_plain, missing_queues
+from mainspring.broker.connection import Unroutable, connect, declare, declare_plain
 from mainspring.broker.consumer import Consumer
 from mainspring.broker.delivery import Delivery
 from mainspring.broker.messages import JobBatch
+from mainspring.broker.probe import look_at
 from mainspring.broker.publisher import Publisher
 from mainspring.broker.topology import Queue
 from mainspring.devstack import Stack
@@ -140,7 +141,8 @@ async def test_missing_queues_are_all_named(stack: Stack, vhost_url: str) -> Non
     for name in names[:2]:
         stack.rabbitmq.delete_queue(vhost_url.rsplit("/", 1)[1], name)
     link = await connect(vhost_url, "test")
-    assert await missing_queues(link, names) == names[:2]
+    found = await look_at(link, names)
+    assert (found.missing, found.empty) == (names[:2], names[2:])
     await link.close()
 
 

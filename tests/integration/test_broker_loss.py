@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from mainspring.devstack import Stack, start_stack
-from mainspring.devstack.fleet import open_fleet
+from mainspring.devstack import Stack
 
+from .own_system import open_own_system
 from .system import System
 
 
 @pytest.fixture
 def own_system(request: pytest.FixtureRequest) -> Iterator[System]:
     """A whole system on servers that nobody else uses; the parameter is more lines of rabbitmq.conf."""
-    with start_stack(durable=False, config=getattr(request, "param", None)) as stack:
-        name = f"own_{secrets.token_hex(4)}"
-        url = stack.postgres.create_database(name, None)
-        urls = {"MAINSPRING_DATABASE_URL": url, "MAINSPRING_AMQP_URL": stack.rabbitmq.url}
-        path = os.pathsep.join([str(Path(__file__).parents[1])])
-        with open_fleet(urls, stack.folder, PYTHONPATH=path) as fleet:
-            fleet.migrate()
-            system = System(stack, fleet, url)
-            yield system
-            system.http.close()
+    with open_own_system(getattr(request, "param", None)) as system:
+        yield system
 
 
 def test_d01_jobs_are_accepted_while_the_broker_is_away_and_all_finish(own_system: System) -> None:

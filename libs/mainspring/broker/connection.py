@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection
 from aio_pika.exceptions import (
     AMQPError,
-    ChannelNotFoundEntity,
     ChannelPreconditionFailed,
     DeliveryError,
     PublishError,
@@ -50,6 +49,21 @@ class Link:
         """The broker's release, such as ``3.10.8``; empty once the connection is lost."""
         transport = self._connection.transport
         return "" if transport is None else str(transport.connection.server_properties.get("version", ""))
+
+    async def is_blocked(self) -> bool:
+        """True while the broker takes nothing from this connection: an alarm of its memory or disk.
+
+        The broker tells a connection of its alarm only once that has published something.
+        """
+        transport = self._connection.transport
+        if transport is None or self.is_closed:
+            return False
+        try:
+            async with asyncio.timeout(0.01):
+                await transport.connection.ready()
+        except TimeoutError:
+            return True
+        return False
 
     async def channel(self, *, confirms: bool = False) -> AbstractChannel:
         """Open a channel; with ``confirms``, a returned message raises in its publish. Raises BrokerUnavailable."""
@@ -134,33 +148,3 @@ async def declare(link: Link, topology: Topology) -> None:
 async def declare_plain(link: Link, queue: Queue) -> None:
     """Declare one queue without bindings."""
     await declare(link, Topology(queues=(queue,)))
-
-
-async def missing_queues(link: Link, names: Iterable[str]) -> list[str]:
-    """Those of ``names`` that don't exist in the broker."""
-    missing = []
-    wanted = list(names)
-    while wanted:
-        # A failed passive declare closes its channel: go on with the rest on a new one.
-        absent = await _first_missing(link, wanted)
-        if absent is None:
-            break
-        missing.append(absent)
-        wanted = wanted[wanted.index(absent) + 1 :]
-    return missing
-
-
-async def _first_missing(link: Link, names: list[str]) -> str | None:
-    name = ""
-    channel = await link.channel()
-    try:
-        with translated("probe"):
-            async with asyncio.timeout(DECLARE_SECONDS):
-                for name in names:
-                    await channel.declare_queue(name, passive=True)
-                await channel.close()
-    except BrokerUnavailable as error:
-        if isinstance(error.__cause__, ChannelNotFoundEntity):
-            return name
-        raise
-    return None

@@ -1,6 +1,7 @@
 """Consuming, on a connection of its own.
 
-A message that can't be read is refused, and the queue's dead-letter exchange brings it to the dlq-handler.
+A message that can't be read is refused, and the queue's dead-letter exchange brings it to the dlq-handler. A consumer
+that hears nothing for a while though its queue holds messages is replaced by a new one.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
@@ -17,6 +19,7 @@ from aiormq.abc import DeliveredMessage
 from mainspring.broker.connection import Link, connect, translated
 from mainspring.broker.delivery import Delivery, RawDelivery, finish_answers, refuse, tag_of
 from mainspring.broker.messages import decode
+from mainspring.broker.probe import look_at
 from mainspring.domain.errors import BrokerUnavailable, MainspringError, UnreadableMessage
 from mainspring.domain.retry import reconnect_delay
 from mainspring.telemetry import metrics
@@ -24,6 +27,8 @@ from mainspring.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 RETRY_SECONDS = 0.5
+#: A queue that has a leader answers a new consumer at once.
+CONSUME_SECONDS = 5.0
 OnMessage = Callable[["Subscription", DeliveredMessage], Coroutine[Any, Any, None]]
 
 
@@ -38,6 +43,9 @@ class Subscription:
         self._tag: str | None = None
         #: What the present consumer has brought and what isn't answered yet.
         self._in_hand: set[int] = set()
+        self._heard_at = time.monotonic()
+        #: True when it was found silent beside a queue that holds messages; the second time is proof.
+        self.is_suspect = False
 
     @property
     def is_lost(self) -> bool:
@@ -52,6 +60,16 @@ class Subscription:
     def answered(self, message: DeliveredMessage) -> None:
         """A message is answered: the broker may send another one."""
         self._in_hand.discard(tag_of(message))
+        self.hear()
+
+    def hear(self) -> None:
+        """Begin to count its silence anew."""
+        self._heard_at = time.monotonic()
+        self.is_suspect = False
+
+    def is_silent_for(self, seconds: float) -> bool:
+        """True when it consumes, has nothing in hand, and brought nothing for so long."""
+        return self._tag is not None and not self._in_hand and time.monotonic() - self._heard_at > seconds
 
     async def start(self, receive: OnMessage, name: str) -> None:
         """Begin to consume, unless it does already."""
@@ -60,12 +78,14 @@ class Subscription:
 
         async def on_message(message: DeliveredMessage) -> None:
             self._in_hand.add(tag_of(message))
+            self.hear()
             await receive(self, message)
 
         self._in_hand.clear()
+        self.hear()
         underlay = await self.channel.get_underlay_channel()
         underlay.on_consumer_cancel_callbacks.add(self._cancelled_by_broker)
-        self._tag = (await underlay.basic_consume(name, on_message)).consumer_tag
+        self._tag = (await underlay.basic_consume(name, on_message, timeout=CONSUME_SECONDS)).consumer_tag
 
     async def cancel(self) -> None:
         """Take nothing more through this channel, which stays open for acknowledgements."""
@@ -84,6 +104,7 @@ class Consumer:
 
     ``receive`` gets each readable message as a Delivery (``receive_raw`` instead gets all, unread). At most
     ``prefetch`` messages of a queue are in hand. ``on_state(problem)`` hears of each loss, and None when it works.
+    ``silent_after``: seconds without a message after which it is asked whether the queue is empty.
     """
 
     def __init__(
@@ -95,6 +116,7 @@ class Consumer:
         receive: Callable[[Delivery], None] | None = None,
         receive_raw: Callable[[RawDelivery], None] | None = None,
         on_state: Callable[[str | None], None] = lambda _: None,
+        silent_after: float = 10.0,
     ) -> None:
         self._urls = urls
         self._name = f"{name}.consume"
@@ -102,6 +124,7 @@ class Consumer:
         self._receive = receive
         self._receive_raw = receive_raw
         self._on_state = on_state
+        self._silent_after = silent_after
         self._wanted: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
@@ -176,6 +199,7 @@ class Consumer:
             if not missing:
                 self._settled.set()
             await self._wait(link.lost)
+            await self._replace_silent(link)
         raise BrokerUnavailable("connection lost")
 
     async def _wait(self, closed: asyncio.Event) -> None:
@@ -198,7 +222,26 @@ class Consumer:
         for name, one in self._open.items():
             with translated(f"consume {name}"):
                 await one.start(self._on_message, name)
-        return [name for name in sorted(self._wanted - self._open.keys()) if not await self._subscribe(link, name)]
+        absent = sorted(self._wanted - self._open.keys())
+        subscribed = await asyncio.gather(*(self._subscribe(link, name) for name in absent))
+        return [name for name, is_there in zip(absent, subscribed, strict=True) if not is_there]
+
+    async def _replace_silent(self, link: Link) -> None:
+        """Begin anew where nothing comes and something should."""
+        silent = {name: one for name, one in self._open.items() if one.is_silent_for(self._silent_after)}
+        if not silent or link.is_closed:
+            return
+        empty = (await look_at(link, silent)).empty
+        for name, one in silent.items():
+            if name in empty:
+                one.hear()
+            elif one.is_suspect and one.is_silent_for(self._silent_after):
+                log.warning("consumer replaced: it brought nothing, and its queue isn't empty", queue=name)
+                metrics.CONSUMERS_REPLACED.inc()
+                with contextlib.suppress(BrokerUnavailable), translated("close channel"):
+                    await self._open.pop(name).channel.close()
+            else:
+                one.is_suspect = True
 
     async def _subscribe(self, link: Link, name: str) -> bool:
         try:

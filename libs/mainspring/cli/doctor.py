@@ -5,25 +5,38 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import asdict
+from typing import Annotated
 
 import httpx
 import typer
 
 from mainspring.cli.api_client import DEFAULT_URL
-from mainspring.cli.output import Json, show_list
+from mainspring.cli.output import Json, say, show, show_list
 from mainspring.runtime.diagnosis import Finding, diagnose
+from mainspring.runtime.rebuild_broker import rebuild_broker
 from mainspring.runtime.settings import Settings, read
 from mainspring.telemetry import logs
 
+REBUILD_HELP = (
+    "Delete the broker's queues of waiting work, and have a scheduler declare them and release every job again."
+)
 
-def doctor(as_json: Json = False) -> None:
+
+def doctor(
+    as_json: Json = False, rebuild: Annotated[bool, typer.Option("--rebuild-broker", help=REBUILD_HELP)] = False
+) -> None:
     """Check the servers, the schema, the clocks and the fleet; say how to mend what is wrong. Exit 1 when anything is.
 
-    Reads MAINSPRING_DATABASE_URL, MAINSPRING_AMQP_URL and MAINSPRING_API_URL.
+    Reads MAINSPRING_DATABASE_URL, MAINSPRING_AMQP_URL and MAINSPRING_API_URL. With --rebuild-broker it checks nothing
+    and has the queues made anew: nothing is lost and nothing runs twice, for jobs are rows.
 
     Example: mainspring doctor
     """
     logs.configure("doctor", "WARNING")
+    if rebuild:
+        say("the queues are deleted; waiting for a scheduler …")
+        show(asdict(asyncio.run(rebuild_broker(read(Settings)))), as_json)
+        return
     findings = [*asyncio.run(diagnose(read(Settings))), _api()]
     items = [asdict(one) | {"is_ok": one.is_ok if as_json else "ok" if one.is_ok else "NOT OK"} for one in findings]
     show_list({"items": items, "next": None}, ("is_ok", "check", "found", "mend"), as_json)

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from mainspring.devstack.errors import RefusedError
+from mainspring.devstack.errors import NotOursError, RefusedError
 from mainspring.devstack.log import ServerLog
 from mainspring.devstack.management import Management
 from mainspring.devstack.ports import free_ports, is_free
@@ -96,6 +96,11 @@ class RabbitProgram:
         """Whether this very node accepts AMQP connections."""
         return Management(self.management_url).listens(self._node, self.port)
 
+    def control(self, *arguments: str) -> str:
+        """Run rabbitmqctl on this node."""
+        program = self._programs.server.with_name("rabbitmqctl")
+        return self._workspace.run([str(program), "-n", self._node, *arguments], self._environment())
+
     def close(self) -> None:
         """End the epmd."""
         if self._epmd:
@@ -169,6 +174,12 @@ class RabbitMQ(Server):
     def management(self) -> Management:
         """Its management API."""
         return Management(self._rabbit.management_url if self._rabbit else self._given_management_url)
+
+    def control(self, *arguments: str) -> str:
+        """Run ``rabbitmqctl`` on a private node and return what it says; raises RefusedError, NotOursError."""
+        if self._rabbit is None:
+            raise NotOursError("RabbitMQ was given by its URL; it is controlled where it was started.")
+        return self._rabbit.control(*arguments)
 
     def create_vhost(self, name: str) -> str:
         """Create a virtual host that its creator may do anything in; returns its URL, raises RefusedError."""

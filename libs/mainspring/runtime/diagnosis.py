@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mainspring.broker import topology
-from mainspring.broker.connection import connect, missing_queues
+from mainspring.broker.connection import connect
+from mainspring.broker.probe import look_at
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.zones import zone_data_version
 from mainspring.runtime import clock
@@ -101,7 +102,7 @@ async def _of_broker(settings: Settings, queues: Sequence[str]) -> list[Finding]
         wanted = [one.name for one in topology.fixed().queues]
         for name in queues:
             wanted += [one.name for one in topology.for_queue(name).queues]
-        missing = await missing_queues(link, wanted)
+        missing = (await look_at(link, wanted)).missing
         version = link.server_version
         return [
             Finding("rabbitmq", True, f"answers, version {version}"),

@@ -25,6 +25,8 @@ class Health:
     service: str
     facts: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    #: What is wrong elsewhere and doesn't keep this process from its work.
+    degraded: dict[str, str] = field(default_factory=dict)
 
     def up(self, dependency: str) -> None:
         """The dependency answers."""
@@ -43,9 +45,27 @@ class Health:
         else:
             self.down("rabbitmq", problem)
 
+    def publishing(self, problem: str | None) -> None:
+        """Whether messages can be published: a problem, or None."""
+        if problem is None:
+            self.up("publishing")
+        else:
+            self.down("publishing", problem)
+
+    def note(self, dependency: str, problem: str | None) -> None:
+        """Show a problem of something that this process can do without; None when it is over."""
+        self.degraded.pop(dependency, None)
+        if problem is not None:
+            self.degraded[dependency] = problem
+
     def report(self) -> tuple[int, dict[str, Any]]:
         """The status and body of /readyz."""
-        body = {"service": self.service, "ready": not self.missing, "missing": self.missing, **self.facts}
+        body = {
+            "service": self.service,
+            "ready": not self.missing,
+            "missing": self.missing,
+            "degraded": self.degraded,
+        } | self.facts
         return (503 if self.missing else 200), body
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:

@@ -78,3 +78,9 @@ async def take_unclaimed(connection: Conn, first_wait: timedelta) -> list[Unclai
     return [
         Unclaimed(row["queue"], row["state"] == State.ADMITTED.value, JobRef(row["id"], row["fence"])) for row in rows
     ]
+
+
+async def rescheduled_since(connection: Conn, since: datetime) -> int:
+    """How many jobs were scheduled again since then because the broker had forgotten them."""
+    count: int = await connection.fetchval(_SQL["rescheduled_since"], since)
+    return count

@@ -42,12 +42,15 @@ OUTBOX_REPUBLISHED = _counter("outbox_republished_total", "Outbox rows published
 OUTBOX_AGE = _gauge("outbox_oldest_age_seconds", "Age of the oldest batch that is committed and not yet published.")
 RECLAIMED = _counter("jobs_reclaimed_total", "Leases that expired and were settled as worker_lost.")
 RECONCILED = _counter("jobs_reconciled_total", "Jobs sent again because the broker lost their message.", "cause")
+RECOVERY_SECONDS = _histogram("broker_recovery_seconds", "From a noticed loss of queues to the last job's return.")
+LEADERLESS = _counter("queues_leaderless_total", "Queues deleted because they had lost their leader.")
 LEADER = _gauge("leader", "1 while this process holds the leader lease.")
 
 # Broker
 PUBLISHED = _counter("messages_published_total", "Messages confirmed by the broker.", "exchange")
 PUBLISH_RETURNED = _counter("publish_returned_total", "Messages that the broker returned as unroutable.", "exchange")
 PUBLISH_TIMED_OUT = _counter("publish_timed_out_total", "Publishes without a confirm in time.", "exchange")
+CONSUMERS_REPLACED = _counter("consumers_replaced_total", "Consumers that brought nothing of a queue with messages.")
 REJECTED = _counter("messages_rejected_total", "Messages that could not be read.", "reason")
 
 # Dispatcher

@@ -6,6 +6,7 @@ from typing import cast
 
 from mainspring.broker.consumer import Consumer
 from mainspring.broker.publisher import Publisher
+from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
@@ -18,6 +19,9 @@ from mainspring_services.dispatcher.settings import DispatcherSettings
 from mainspring_services.dispatcher.watch_fleet import ConsumeOrNot, WatchFleet
 
 NAME = "dispatcher"
+#: Longer than elsewhere: of several dispatchers only one is sent a queue's messages, and the others beginning anew now
+#: and then is harmless.
+SILENT_SECONDS = 30.0
 
 
 async def serve(service: Service) -> None:
@@ -34,8 +38,10 @@ async def serve(service: Service) -> None:
             prefetch=settings.prefetch,
             receive=dispatch.receive,
             on_state=service.health.broker,
+            silent_after=SILENT_SECONDS,
         )
         watch = WatchFleet(database, view)
+        broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
         await watch.run_once()
         service.health.broker("not connected yet")
         service.guard("consumer", consumer.run())
@@ -44,6 +50,7 @@ async def serve(service: Service) -> None:
                 Loop("watch_fleet", watch.run_once, settings.watch_interval),
                 Loop("consume", ConsumeOrNot(consumer, view, service.health, settings.silence).run_once, 0.2),
                 Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
+                Loop("rabbitmq", broker.run_once, WATCH_SECONDS),
             ]
         )
         await service.wait_for_stop()
@@ -51,6 +58,7 @@ async def serve(service: Service) -> None:
         await dispatch.finish()
         await service.stop_tasks()
         await publisher.close()
+        await broker.close()
 
 
 def main() -> int:

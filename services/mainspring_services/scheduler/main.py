@@ -8,6 +8,7 @@ from typing import cast
 
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Unavailable
+from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.leader import RENEW_SECONDS, Leadership
 from mainspring.runtime.loop import Loop, Pass
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
@@ -22,7 +23,7 @@ from mainspring_services.scheduler.fire_due import FireDue
 from mainspring_services.scheduler.lead import Lead
 from mainspring_services.scheduler.queue_topology import QueueTopology
 from mainspring_services.scheduler.reclaim_expired import ReclaimExpired
-from mainspring_services.scheduler.reconcile import ReconcileEpoch, ReconcileMessages
+from mainspring_services.scheduler.reconcile import ReconcileEpoch, ReconcileLeaders, ReconcileMessages
 from mainspring_services.scheduler.release_due import ReleaseDue
 from mainspring_services.scheduler.republish_outbox import RepublishOutbox
 from mainspring_services.scheduler.settings import SchedulerSettings
@@ -43,7 +44,13 @@ async def serve(service: Service) -> None:
         bounds = Bounds()
         releases = ReleaseDue(database, publisher, topology, bounds, settings.release_size)
         service.start_loops(_loops(settings, database, publisher, topology, leadership, releases, bounds))
-        service.start_loops([Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS)])
+        broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
+        service.start_loops(
+            [
+                Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
+                Loop("rabbitmq", broker.run_once, WATCH_SECONDS),
+            ]
+        )
         service.guard("listen", listen(settings.direct_url, NAME, DUE_CHANNEL, releases.wake_up))
         await service.wait_for_stop()
         await service.stop_tasks()
@@ -52,6 +59,7 @@ async def serve(service: Service) -> None:
         await leadership.give_up()
         await publisher.close()
         await topology.close()
+        await broker.close()
 
 
 def _loops(
@@ -67,6 +75,7 @@ def _loops(
     republish = RepublishOutbox(database, releases, topology)
     reclaim = ReclaimExpired(database, publisher, settings.beat)
     epoch = ReconcileEpoch(database, topology, bounds)
+    leaders = ReconcileLeaders(database, topology, leadership)
     messages = ReconcileMessages(database, publisher, timedelta(seconds=settings.unclaimed_after))
 
     async def sweep() -> Pass:
@@ -80,6 +89,7 @@ def _loops(
         Loop("republish_outbox", republish.run_once, 1.0),
         Loop("reclaim_expired", reclaim.run_once, settings.reclaim_interval),
         Loop("reconcile_epoch", epoch.run_once, settings.probe_interval),
+        Loop("reconcile_leaders", leaders.run_once, settings.probe_interval),
         Loop("reconcile_messages", messages.run_once, 1.0),
         Loop("sweep", sweep, SWEEP_SECONDS),
         Loop("leadership", leadership.renew, RENEW_SECONDS),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mainspring.broker import topology
-from mainspring.broker.connection import Link, connect, declare, declare_plain, missing_queues
+from mainspring.broker.connection import Link, connect, declare, declare_plain
+from mainspring.broker.probe import Presence, delete_queues, leaderless, look_at
 from mainspring.store.reconcile import Epoch
 
 
@@ -36,12 +37,26 @@ class QueueTopology:
         """Declare the epoch's queue: the last step, so that a crash before it is noticed."""
         await declare_plain(await self._connected(), topology.epoch_queue(str(epoch.id)))
 
-    async def missing(self, epoch: Epoch) -> list[str]:
-        """The queues that should be there and aren't; the epoch's own among them after amnesia."""
+    async def look(self, epoch: Epoch) -> Presence:
+        """Look at every queue that should be there; the epoch's own is missing after amnesia."""
         names = [topology.epoch_queue(str(epoch.id)).name, *(queue.name for queue in topology.fixed().queues)]
         for queue in sorted(self._declared):
             names += [topology.due_queue(queue), topology.work_queue(queue)]
-        return await missing_queues(await self._connected(), names)
+        return await look_at(await self._connected(), names)
+
+    async def delete_leaderless(self, empty: Sequence[str]) -> list[str]:
+        """Delete those of these empty queues that have lost their leader; returns their names.
+
+        Only while some queue does answer: where none does, the broker's nodes lack a majority, which comes back.
+        """
+        link = await self._connected()
+        dead = await leaderless(link, empty)
+        if dead and len(dead) < len(empty):
+            # A question without an answer blocks its channel: go on with a connection that has none.
+            await link.close()
+            await delete_queues(await self._connected(), dead)
+            return dead
+        return []
 
     def forget(self, queue: str) -> None:
         """Declare this queue again before its next release."""

@@ -8,6 +8,7 @@ ticket; a retry that the ladder doesn't bring is scheduled again.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,6 +16,7 @@ from mainspring.broker import topology
 from mainspring.broker.messages import split
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.job import JobRef
+from mainspring.runtime.leader import Leadership
 from mainspring.runtime.loop import Pass
 from mainspring.store import fleet, reconcile
 from mainspring.store.pool import Database
@@ -26,6 +28,8 @@ from mainspring_services.scheduler.queue_topology import QueueTopology
 
 log = get_logger(__name__)
 RETRY_OVERDUE = timedelta(seconds=5)
+#: Queues that are asked for their leader in one pass.
+ASKED_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +44,14 @@ class ReconcileEpoch:
         """Probe once."""
         epoch = await self.database.run(reconcile.epoch)
         is_current = epoch.topology_version == topology.VERSION
-        missing = await self.topology.missing(epoch) if is_current else ["(another topology version)"]
+        missing = (await self.topology.look(epoch)).missing if is_current else ["(another topology version)"]
         if not missing:
             return Pass()
         log.warning("the broker lacks queues: a new epoch begins", missing=missing[:5], count=len(missing))
         return Pass(done=await self._begin(epoch), again=True)
 
     async def _begin(self, old: Epoch) -> int:
+        started = time.monotonic()
         epoch = await self.database.run(lambda connection: reconcile.change_epoch(connection, old, topology.VERSION))
         if epoch is None:
             return 0
@@ -54,6 +59,7 @@ class ReconcileEpoch:
         moved = await self._reschedule()
         await self.topology.mark_epoch(epoch)
         metrics.RECONCILED.labels("amnesia").inc(moved)
+        metrics.RECOVERY_SECONDS.observe(time.monotonic() - started)
         log.info("the new epoch has begun", jobs_scheduled_again=moved)
         return moved
 
@@ -64,6 +70,33 @@ class ReconcileEpoch:
             moved += count
         self.bounds.forget()
         return moved
+
+
+class ReconcileLeaders:
+    """Deletes queues that exist and have lost their leader: what is missing is what ``ReconcileEpoch`` makes again.
+
+    A few queues a pass, in turn, and only those that hold no message: one that holds some has shown that it works.
+    """
+
+    def __init__(self, database: Database, topology: QueueTopology, leadership: Leadership) -> None:
+        self._database = database
+        self._topology = topology
+        self._leadership = leadership
+        self._last = ""
+
+    async def run_once(self) -> Pass:
+        """Ask the next few queues."""
+        if not self._leadership.is_held:
+            return Pass()
+        empty = sorted((await self._topology.look(await self._database.run(reconcile.epoch))).empty)
+        later = [name for name in empty if name > self._last]
+        asked = (later + [name for name in empty if name not in later])[:ASKED_AT_ONCE]
+        self._last = asked[-1] if asked else ""
+        deleted = await self._topology.delete_leaderless(asked)
+        if deleted:
+            log.error("queues had lost their leader and were deleted; they will be made again", queues=deleted)
+            metrics.LEADERLESS.inc(len(deleted))
+        return Pass(done=len(deleted))
 
 
 @dataclass(frozen=True, slots=True)

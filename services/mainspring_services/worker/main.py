@@ -12,6 +12,7 @@ from mainspring.broker import topology
 from mainspring.broker.consumer import Consumer
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Misconfigured
+from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
@@ -52,7 +53,9 @@ async def serve(service: Service) -> None:
         await database.run(lambda connection: fleet.make_queues(connection, show.queues))
         claimant = Claimant(show.worker_id, show.tasks)
         intake = Intake(database, publisher, slots, claimant, settings.terms())
+        broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
         consumer = _start(service, settings, database, slots, intake, show)
+        service.start_loops([Loop("rabbitmq", broker.run_once, WATCH_SECONDS)])
         await service.wait_for_stop()
         await consumer.stop_consuming()
         await intake.stop()
@@ -60,6 +63,7 @@ async def serve(service: Service) -> None:
         await service.stop_tasks()
         await database.run(lambda connection: fleet.forget_worker(connection, show.worker_id))
         await publisher.close()
+        await broker.close()
 
 
 def _slots(settings: WorkerSettings, reporter: Reporter) -> Slots:

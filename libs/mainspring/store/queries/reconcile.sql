@@ -94,3 +94,6 @@ WITH late AS MATERIALIZED (
 UPDATE mainspring.live_jobs SET rechecks = least(rechecks + 1, 20)
 WHERE id = ANY (ARRAY(SELECT late.id FROM late))
 RETURNING id, queue, state, fence
+
+-- name: rescheduled_since
+SELECT count(*) FROM mainspring.events WHERE event = 'reconcile' AND at >= $1::timestamptz
