@@ -47,7 +47,7 @@ check: $(READY)  ## format, lint, types, layers, migrations, unit tests
 	$(BIN)/mypy libs services
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/squawk libs/mainspring/store/migrations/*.sql
-	$(BIN)/pytest -n 2 tests/unit tests/property tests/architecture
+	$(BIN)/pytest -n 2 tests/unit tests/property tests/architecture tests/model
 
 test: $(READY)  ## every test that needs no container engine
 	$(BIN)/pytest -n 2 --dist loadgroup tests
