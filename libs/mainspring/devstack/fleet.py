@@ -51,6 +51,10 @@ class ServiceProcess:
         """The process and its descendants: a worker's runners among them."""
         return [self.pid, *process.descendants(self.pid)]
 
+    def set_environment(self, name: str, value: str) -> None:
+        """Change a variable for the next start."""
+        self._environment[name] = value
+
     def start(self) -> None:
         """Start the process; returns at once."""
         with self.log_path.open("ab") as log:

@@ -39,12 +39,14 @@ class PostgresProgram:
     name = "Postgres"
     stop_signal = signal.SIGINT  # its fast shutdown: sessions are ended, a checkpoint is written
 
-    def __init__(self, workspace: Workspace, binaries: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, workspace: Workspace, binaries: Path, settings: Mapping[str, str], *, folder: str = "postgres"
+    ) -> None:
         self.port = 0
         self._workspace = workspace
         self._binaries = binaries
         self._settings = {**SETTINGS, **settings}
-        self._home = workspace.folder("postgres")
+        self._home = workspace.folder(folder)
         self._data = self._home / "data"
         self.log = ServerLog(self._home / "log")
 

@@ -43,23 +43,36 @@ _USUAL_COUNTS = "[].\n"
 
 
 class RabbitProgram:
-    """How a private RabbitMQ node is made and started: nothing outside of its folder, no epmd but its own."""
+    """How a private RabbitMQ node is made and started: nothing outside of its folder, no epmd but its own.
+
+    A node of a cluster is made ``beside`` the cluster's first, whose epmd and cookie it shares.
+    """
 
     name = "RabbitMQ"
     stop_signal = signal.SIGTERM
 
     def __init__(
-        self, workspace: Workspace, programs: RabbitPrograms, config: Mapping[str, str], *, quick_counts: bool
+        self,
+        workspace: Workspace,
+        programs: RabbitPrograms,
+        config: Mapping[str, str],
+        *,
+        quick_counts: bool,
+        folder: str = "rabbitmq",
+        beside: RabbitProgram | None = None,
     ) -> None:
         self.port = self.management_port = self._epmd_port = self._dist_port = 0
         self._workspace = workspace
         self._programs = programs
         self._config = config
         self._advanced = _QUICK_COUNTS if quick_counts else _USUAL_COUNTS
-        self._home = workspace.folder("rabbitmq")
+        self._home = workspace.folder(folder)
         self.log = ServerLog(self._home / "log")
-        self._node = f"mainspring-{secrets.token_hex(4)}@localhost"
+        #: The node's name in Erlang.
+        self.node = f"mainspring-{secrets.token_hex(4)}@localhost"
         self._server = small_home(programs.server, self._home / "home", ["rabbit", *PLUGINS])
+        self._first = beside or self
+        self._cookie = secrets.token_hex(16)
         self._epmd: subprocess.Popen[bytes] | None = None
 
     def choose_ports(self) -> None:
@@ -80,7 +93,7 @@ class RabbitProgram:
         self._workspace.write(self._home / "enabled_plugins", f"[{','.join(PLUGINS)}].\n")
         cookie = self._home / ".erlang.cookie"
         if not cookie.exists():
-            self._workspace.write(cookie, secrets.token_hex(16), mode=0o400)
+            self._workspace.write(cookie, self._first._cookie, mode=0o400)
 
     def erase(self) -> None:
         """Delete the node's data."""
@@ -88,24 +101,27 @@ class RabbitProgram:
 
     def launch(self) -> subprocess.Popen[bytes]:
         """Start the node, and its epmd first: one that the node starts would outlive it."""
-        while self._epmd is None or self._epmd.poll() is not None:
-            self._epmd = self._launch_epmd()
+        self._first._have_epmd()
         return self._workspace.spawn([str(self._server)], self._environment(), self.log.path)
 
     def is_ready(self, pid: int) -> bool:  # noqa: ARG002 — the node's name tells it from another
         """Whether this very node accepts AMQP connections."""
-        return Management(self.management_url).listens(self._node, self.port)
+        return Management(self.management_url).listens(self.node, self.port)
 
     def control(self, *arguments: str) -> str:
         """Run rabbitmqctl on this node."""
         program = self._programs.server.with_name("rabbitmqctl")
-        return self._workspace.run([str(program), "-n", self._node, *arguments], self._environment())
+        return self._workspace.run([str(program), "-n", self.node, *arguments], self._environment())
 
     def close(self) -> None:
         """End the epmd."""
         if self._epmd:
             self._epmd.kill()
             self._epmd.wait()
+
+    def _have_epmd(self) -> None:
+        while self._epmd is None or self._epmd.poll() is not None:
+            self._epmd = self._launch_epmd()
 
     def _launch_epmd(self) -> subprocess.Popen[bytes]:
         """Start an epmd on a free port and wait until it listens, or has ended because it lost the port."""
@@ -129,8 +145,8 @@ class RabbitProgram:
             **self._programs.environment,
             "HOME": home,
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "ERL_EPMD_PORT": str(self._epmd_port),
-            "RABBITMQ_NODENAME": self._node,
+            "ERL_EPMD_PORT": str(self._first._epmd_port),
+            "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(self._dist_port),

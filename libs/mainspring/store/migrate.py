@@ -17,7 +17,7 @@ import asyncpg
 
 from mainspring.domain.errors import DatabaseUnavailable, Misconfigured
 from mainspring.store import partitions
-from mainspring.store.pool import Conn, connect, translated
+from mainspring.store.pool import Conn, Database, connect, translated
 from mainspring.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -141,18 +141,15 @@ async def check(connection: Conn) -> str | None:
 async def wait_for_schema(url: str, name: str) -> None:
     """Return when the schema fits this release; says once what it waits for."""
     is_said = ""
-    while True:
-        try:
-            connection = await connect(url, name)
+    async with Database(url, name, most=1) as database:
+        while True:
             try:
-                problem = await check(connection)
-            finally:
-                await connection.close()
-        except DatabaseUnavailable as error:
-            problem = f"Postgres doesn't answer: {error}"
-        if problem is None:
-            return
-        if problem.split(":")[0] != is_said:
-            log.info("waiting", what=problem)
-            is_said = problem.split(":")[0]
-        await asyncio.sleep(0.2)
+                problem = await database.run(check)
+            except DatabaseUnavailable as error:
+                problem = f"Postgres doesn't answer: {error}"
+            if problem is None:
+                return
+            if problem.split(":")[0] != is_said:
+                log.info("waiting", what=problem)
+                is_said = problem.split(":")[0]
+            await asyncio.sleep(0.2)

@@ -12,9 +12,12 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from mainspring.domain.errors import Conflict, DatabaseUnavailable
+from mainspring.domain.errors import Conflict, DatabaseUnavailable, Misconfigured
 from mainspring.fault_points import is_lie
+from mainspring.store import session
+from mainspring.telemetry.logs import get_logger
 
+log = get_logger(__name__)
 #: A pooled connection, or one of the caller's own.
 Conn = asyncpg.Connection | PoolConnectionProxy
 T = TypeVar("T")
@@ -41,16 +44,6 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
-# Our statements reach every stored row by an index. These settings keep statistics that are stale, or taken while a
-# table was empty, from turning a plan to a scan; a JIT compile costs more than they do. Hash joins stay: what a
-# statement has at hand (the arrays it was given, the rows it has locked) is joined by them.
-_PINNED = {
-    "jit": "off",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_mergejoin": "off",
-    "plan_cache_mode": "force_generic_plan",
-}
 
 
 @contextlib.contextmanager
@@ -69,7 +62,7 @@ async def _keep_session(_: Conn) -> None:
 
 
 class Database:
-    """A pool of at most ``most`` connections, opened when first used.
+    """A pool of at most ``most`` connections, opened when first used; through a pooler too (see ``session``).
 
     ``runs_handlers``: handlers use the connections too, so their sessions are reset each time and plan as usual.
     """
@@ -78,9 +71,8 @@ class Database:
         self._url = url
         self._name = name
         self._most = most
-        # Our own statements leave nothing behind in a session; handlers' may.
-        self._reset = None if runs_handlers else _keep_session
-        self._planner = {} if runs_handlers else _PINNED
+        self._runs_handlers = runs_handlers
+        self._is_lent = False
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
         # Taken from the pool and kept at hand: on an idle system a SELECT 1 takes 1.0 ms through it, and 0.76 ms so.
@@ -108,7 +100,26 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Conn]:
-        """A connection outside any transaction: each statement commits by itself. Raises DatabaseUnavailable."""
+        """A connection on which each statement commits by itself; through a pooler all do, when the block ends.
+
+        Raises DatabaseUnavailable.
+        """
+        async with self._taken() as connection:
+            if self._is_lent:
+                async with self._lent_transaction(connection):
+                    yield connection
+            else:
+                yield connection
+
+    @contextlib.asynccontextmanager
+    async def _lent_transaction(self, connection: Conn) -> AsyncIterator[None]:
+        async with connection.transaction():
+            if not self._runs_handlers:
+                await connection.execute(session.PIN_TRANSACTION)
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _taken(self) -> AsyncIterator[Conn]:
         with translated():
             pool = await self._open()
             connection = await self._take(pool)
@@ -128,9 +139,9 @@ class Database:
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Conn]:
         """A connection inside a transaction that commits when the block ends. Raises DatabaseUnavailable."""
-        async with self.connection() as connection:
+        async with self._taken() as connection:
             with translated():
-                async with connection.transaction():
+                async with self._lent_transaction(connection) if self._is_lent else connection.transaction():
                     yield connection
 
     async def _take(self, pool: asyncpg.Pool) -> PoolConnectionProxy:
@@ -199,19 +210,28 @@ class Database:
     async def _open(self) -> asyncpg.Pool:
         async with self._opening:
             if self._pool is None:
+                first = await session.open_direct(self._url, self._name)
+                self._is_lent = first is None
+                if first is not None:
+                    await first.close(timeout=session.CONNECT_SECONDS)
+                else:
+                    log.info("Postgres is reached through a pooler: a transaction for each use of a connection")
+                # Our own statements leave nothing behind in a session; handlers' may. A lent one isn't ours to reset.
+                keeps = self._is_lent or not self._runs_handlers
+                options = (
+                    session.lent(self._name)
+                    if self._is_lent
+                    else session.of_our_own(self._name, is_pinned=not self._runs_handlers)
+                )
                 self._pool = await asyncpg.create_pool(
                     self._url,
                     min_size=0,
                     max_size=self._most,
-                    timeout=5,
+                    timeout=session.CONNECT_SECONDS,
                     command_timeout=COMMAND_SECONDS,
                     max_inactive_connection_lifetime=_IDLE_SECONDS,
-                    reset=self._reset,
-                    server_settings={
-                        "application_name": f"mainspring-{self._name}",
-                        "idle_in_transaction_session_timeout": "30s",
-                        **self._planner,
-                    },
+                    reset=_keep_session if keeps else None,
+                    **options,
                 )
             return self._pool
 
@@ -225,9 +245,17 @@ def _is_alive(connection: PoolConnectionProxy) -> bool:
 
 
 async def connect(url: str, name: str) -> asyncpg.Connection:
-    """One connection outside any pool: migrations and LISTEN. Raises DatabaseUnavailable."""
+    """One session of one's own outside any pool: migrations and LISTEN.
+
+    Raises DatabaseUnavailable; Misconfigured when a pooler is between, which lends sessions for a transaction at most.
+    """
     with translated():
-        return await asyncpg.connect(url, timeout=5, server_settings={"application_name": f"mainspring-{name}"})
+        connection = await session.open_direct(url, name)
+    if connection is None:
+        raise Misconfigured(
+            "MAINSPRING_DATABASE_DIRECT_URL: a pooler is between; set it to a URL that leads straight to Postgres"
+        )
+    return connection
 
 
 def jsonb(value: Any) -> str | None:

@@ -6,10 +6,12 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from mainspring.domain.errors import DatabaseUnavailable
+from mainspring.domain.errors import DatabaseUnavailable, Misconfigured
 from mainspring.domain.retry import reconnect_delay
 from mainspring.store.pool import connect, translated
+from mainspring.telemetry.logs import get_logger
 
+log = get_logger(__name__)
 #: A scheduler is woken: something became due, in the queue that is named.
 DUE_CHANNEL = "mainspring_due"
 #: A worker is woken, named by its id: one of its jobs is to stop.
@@ -34,4 +36,8 @@ async def listen(url: str, name: str, channel: str, wake: Callable[[str], None])
                 await connection.close(timeout=1)
         except DatabaseUnavailable:
             failures += 1
+        except Misconfigured as error:
+            # Through a pooler a notification reaches nobody.
+            log.warning("no wake-ups: everything comes a little later", channel=channel, why=str(error))
+            return
         await asyncio.sleep(reconnect_delay(failures, random.random()) if failures else 0)  # noqa: S311  a delay

@@ -1,7 +1,8 @@
 """The runners of one worker: kept alive, replaced when they die or are worn out, shared by the attempts.
 
 A runner's death is known at once. It counts for every job that ran in it, and each of these runs alone on
-its next attempt (a private runner, ended afterwards), so that a job that kills its process pays by itself.
+its next attempt (a private runner, ended afterwards), so that a job that kills its process pays by itself; not
+where the runner ended because its leases ran out.
 When the supervisor kills a runner because of one handler, the neighbours are handed back uncounted. A runner
 whose event loop is blocked gets nothing more until it turns again, and what hasn't begun in it runs elsewhere.
 """
@@ -23,7 +24,7 @@ from mainspring.telemetry.logs import get_logger
 from mainspring.worker import runner_process
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.runner import ending_from
-from mainspring.worker.runner_process import RunnerProcess, RunnerSpec
+from mainspring.worker.runner_process import TRUST_OVER, RunnerProcess, RunnerSpec
 from mainspring.worker.watchdog import boot_time
 
 log = get_logger(__name__)
@@ -242,7 +243,8 @@ async def _until(runner: RunnerProcess, event: asyncio.Event) -> bool:
 def _loss(was_ours: bool, cause: str, was_blocker: bool) -> Ending:
     if was_ours:
         return Ending(Outcome.HANDED_BACK, run_alone=was_blocker)
-    return Ending(Outcome.WORKER_LOST, error=AttemptError("RunnerLost", f"its process was {cause}"), run_alone=True)
+    error = AttemptError("RunnerLost", f"its process {cause}")
+    return Ending(Outcome.WORKER_LOST, error=error, run_alone=cause != TRUST_OVER)
 
 
 def _with_stack(ending: Ending, stack: str | None) -> Ending:

@@ -21,6 +21,10 @@ from mainspring.worker.runner import DATABASE_VARIABLE
 from mainspring.worker.watchdog import boot_time
 
 
+#: The cause of an end for which no job in the runner is to blame: Postgres, or the supervisor, stood still.
+TRUST_OVER = "ended: the leases could not be extended in time"
+
+
 @dataclass(frozen=True, slots=True)
 class RunnerSpec:
     """How to start a runner."""
@@ -153,9 +157,9 @@ class RunnerProcess:
         """Wait for the end of the process and say what it was."""
         code = await self._process.wait()
         if code == watchdog.EXIT_TRUST_OVER:
-            return "the lease could not be extended in time"
+            return TRUST_OVER
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
+            return f"was killed by {signal.Signals(-code).name}"
         return f"exited with code {code}"
 
 

@@ -1,0 +1,1 @@
+"""Programs that tests put between or around the servers."""
