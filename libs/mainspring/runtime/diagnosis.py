@@ -12,7 +12,7 @@ from mainspring.domain.errors import MainspringError
 from mainspring.domain.zones import zone_data_version
 from mainspring.runtime import clock
 from mainspring.runtime.settings import Settings
-from mainspring.store import fleet, migrate, server
+from mainspring.store import audit, fleet, migrate, server
 from mainspring.store.pool import Conn, Database
 
 LEAST_POSTGRES = 150_000
@@ -62,7 +62,15 @@ async def _of_database(connection: Conn) -> tuple[list[Finding], list[str]]:
     if not findings[-1].is_ok:
         return findings, []
     queues = [one.name for one in await fleet.queues(connection)]
-    return findings + await _of_fleet(connection, queues), queues
+    return [*findings, *await _of_fleet(connection, queues), await _of_rows(connection)], queues
+
+
+async def _of_rows(connection: Conn) -> Finding:
+    """What the auditor asks each minute, asked now."""
+    found = [finding for check in audit.CHECKS for finding in await audit.look(connection, check)]
+    checks = sorted({finding.check for finding in found})
+    what = f"{len(found)} findings: {', '.join(checks)}" if found else f"{len(audit.CHECKS)} checks found nothing"
+    return _judged("audit", not found, what, "look at the scheduler's log: it mends what can be mended")
 
 
 async def _of_schema(connection: Conn) -> Finding:

@@ -42,6 +42,7 @@ OUTBOX_REPUBLISHED = _counter("outbox_republished_total", "Outbox rows published
 OUTBOX_AGE = _gauge("outbox_oldest_age_seconds", "Age of the oldest batch that is committed and not yet published.")
 RECLAIMED = _counter("jobs_reclaimed_total", "Leases that expired and were settled as worker_lost.")
 RECONCILED = _counter("jobs_reconciled_total", "Jobs sent again because the broker lost their message.", "cause")
+AUDIT_FINDINGS = _gauge("audit_findings", "What must never be and is, by check; up to 20 each; the leader's.", "check")
 RECOVERY_SECONDS = _histogram("broker_recovery_seconds", "From a noticed loss of queues to the last job's return.")
 LEADERLESS = _counter("queues_leaderless_total", "Queues deleted because they had lost their leader.")
 LEADER = _gauge("leader", "1 while this process holds the leader lease.")

@@ -20,7 +20,6 @@ from mainspring.worker.pulse import Stall
 from mainspring.worker.runner import DATABASE_VARIABLE
 from mainspring.worker.watchdog import boot_time
 
-
 #: The cause of an end for which no job in the runner is to blame: Postgres, or the supervisor, stood still.
 TRUST_OVER = "ended: the leases could not be extended in time"
 

@@ -18,6 +18,7 @@ from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds
 from mainspring.store.wakeups import DUE_CHANNEL, listen
+from mainspring_services.scheduler.audit import Audit, Mend
 from mainspring_services.scheduler.declare_queues import DeclareQueues
 from mainspring_services.scheduler.fire_due import FireDue
 from mainspring_services.scheduler.lead import Lead
@@ -76,11 +77,25 @@ def _loops(
     reclaim = ReclaimExpired(database, publisher, settings.beat)
     epoch = ReconcileEpoch(database, topology, bounds)
     leaders = ReconcileLeaders(database, topology, leadership)
+    lead = Lead(leadership)
     messages = ReconcileMessages(database, publisher, timedelta(seconds=settings.unclaimed_after))
 
     async def sweep() -> Pass:
         bounds.forget()
         return Pass()
+
+    async def release_from_the_start() -> None:
+        bounds.forget()
+        releases.wake_up()
+
+    mends: dict[str, Mend] = {
+        "lease_overdue": reclaim.run_once,
+        "due_and_not_released": release_from_the_start,
+        "outbox_overdue": republish.run_once,
+        "schedule_overdue": fires.run_once,
+        "partition_of_tomorrow_missing": lead.run_once,
+        **dict.fromkeys(("unclaimed_and_not_sent_again", "retry_overdue", "expiry_overdue"), messages.run_once),
+    }
 
     return [
         Loop("release_due", releases.run_once, settings.release_interval, releases.wake),
@@ -93,7 +108,8 @@ def _loops(
         Loop("reconcile_messages", messages.run_once, 1.0),
         Loop("sweep", sweep, SWEEP_SECONDS),
         Loop("leadership", leadership.renew, RENEW_SECONDS),
-        Loop("lead", Lead(leadership).run_once, 30.0),
+        Loop("lead", lead.run_once, 30.0),
+        Loop("audit", Audit(database, leadership, mends).run_once, settings.audit_interval),
     ]
 
 

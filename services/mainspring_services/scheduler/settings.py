@@ -21,6 +21,8 @@ class SchedulerSettings(Settings):
     reclaim_interval: float = Field(default=0.5, gt=0)
     #: How often to ask whether the broker still remembers its queues, in seconds.
     probe_interval: float = Field(default=2.0, gt=0)
+    #: How often the leader looks for what must never be, in seconds.
+    audit_interval: float = Field(default=60.0, gt=0)
     #: How long a message may go unclaimed before it is sent again, in seconds; doubling after that.
     unclaimed_after: float = Field(default=60.0, gt=0)
     #: Jobs that one release takes at most.
