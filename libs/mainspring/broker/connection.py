@@ -94,9 +94,16 @@ def translated(what: str) -> Iterator[None]:
         raise Misconfigured(f"{what}: {error}") from error
     except TimeoutError as error:
         raise Unconfirmed(f"{what}: no answer in time") from error
-    except (AMQPError, OSError, RuntimeError) as error:
-        # The driver raises RuntimeError from a channel or connection that has just been closed.
+    except (AMQPError, OSError, EOFError, RuntimeError, StopAsyncIteration) as error:
+        # The driver raises RuntimeError from a channel or connection that has just been closed, and StopAsyncIteration
+        # when it is cut off while it connects.
         raise BrokerUnavailable(f"{what}: {type(error).__name__}: {error}") from error
+    except asyncio.CancelledError as error:
+        current = asyncio.current_task()
+        if current is None or current.cancelling():
+            raise
+        # Nobody cancelled us: it is how the driver tells those who wait for a connection that it closes.
+        raise BrokerUnavailable(f"{what}: cut off") from error
 
 
 async def connect(urls: str, name: str) -> Link:

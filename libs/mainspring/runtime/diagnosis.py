@@ -16,6 +16,8 @@ from mainspring.store import audit, fleet, migrate, server
 from mainspring.store.pool import Conn, Database
 
 LEAST_POSTGRES = 150_000
+#: A transaction that is open for longer, in seconds, slows everything: every scan walks over the dead rows it keeps.
+LONGEST_TRANSACTION = 600
 LEAST_RABBITMQ = (3, 10)
 #: More than this, and times on this machine's screens and in Postgres tell different stories.
 MOST_OFFSET = 0.25
@@ -56,6 +58,12 @@ async def _of_database(connection: Conn) -> tuple[list[Finding], list[str]]:
             "point MAINSPRING_DATABASE_URL at the primary",
         ),
         _judged("clock", abs(ahead) <= MOST_OFFSET, f"{ahead * 1000:+.0f} ms from Postgres's", "run NTP on both"),
+        _judged(
+            "oldest transaction",
+            (age := await server.horizon(connection)) < LONGEST_TRANSACTION,
+            f"{age:.0f} s old",
+            "find it in pg_stat_activity and end it: dead rows pile up behind it",
+        ),
         Finding("zone data", True, zone_data_version()),
         await _of_schema(connection),
     ]

@@ -1,4 +1,9 @@
-"""Whether Postgres answers and takes writes, for /readyz; and how far this process's clock is from it."""
+"""Whether Postgres answers and takes writes, for /readyz; and how far this process's clock is from it.
+
+The look has a connection of its own. When that gets no answer and a new one does, the way between is what failed: a
+firewall forgot the connections, or a machine was replaced under its address. Then all of them are given up at once;
+otherwise each would wait for its own timeout.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,9 @@ from mainspring.runtime.loop import Pass
 from mainspring.store import server
 from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
+from mainspring.telemetry.logs import get_logger
 
+log = get_logger(__name__)
 WATCH_SECONDS = 2.0
 #: A server that takes longer to answer is as good as away.
 ANSWER_SECONDS = 3.0
@@ -22,16 +29,22 @@ class PostgresWatch:
 
     def __init__(self, database: Database, health: Health) -> None:
         self._database = database
+        self._watched = database.sibling("watch")
         self._health = health
         #: A look that is under way. It is not cancelled: under a server that hangs, that would take as long.
         self._look: asyncio.Task[tuple[float, bool]] | None = None
 
     async def run_once(self) -> Pass:
         """Look once, or go on waiting for the answer to the last look."""
-        self._look = self._look or asyncio.create_task(self._database.run(_ask))
+        self._look = self._look or asyncio.create_task(self._watched.run(_ask))
         done, _ = await asyncio.wait([self._look], timeout=ANSWER_SECONDS)
         if not done:
             self._health.down("postgres", f"no answer within {ANSWER_SECONDS:g} s")
+            if await self._answers_anew():
+                log.warning("Postgres answers on a new connection and not on the old ones: they are given up")
+                metrics.CONNECTIONS_GIVEN_UP.inc()
+                self._watched.renew()
+                self._database.renew()
             return Pass()
         look, self._look = self._look, None
         try:
@@ -45,6 +58,18 @@ class PostgresWatch:
         else:
             self._health.up("postgres")
         return Pass()
+
+    async def _answers_anew(self) -> bool:
+        fresh = self._database.sibling("probe")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await fresh.run(_ask)
+        except (DatabaseUnavailable, TimeoutError):
+            return False
+        else:
+            return True
+        finally:
+            fresh.renew()
 
 
 async def _ask(connection: Conn) -> tuple[float, bool]:

@@ -55,11 +55,17 @@ class Service:
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
+        failure: BaseException | None
         self._tasks.discard(task)
-        if task.cancelled() or task.exception() is None:
+        if task.cancelled():
+            # Cancelled by the stop; before it, by surprise, and the service would go on without a part of it.
+            failure = None if self.stopping.is_set() else MainspringError(f"{task.get_name()} was cancelled")
+        else:
+            failure = task.exception()
+        if failure is None:
             return
-        self._failure = self._failure or task.exception()
-        log.error("background task ended by surprise", task=task.get_name(), error=str(self._failure))
+        self._failure = self._failure or failure
+        log.error("background task ended by surprise", task=task.get_name(), exc_info=failure)
         self.stopping.set()
 
     async def wait_for_stop(self) -> None:
@@ -80,6 +86,7 @@ class Service:
         A cancellation can be lost: before Python 3.12 `asyncio.wait_for`, which the drivers use, keeps one that comes
         as its own wait ends. What still runs when its clean-up should be over is cancelled again.
         """
+        self.stopping.set()
         tasks = set(self._tasks)
         while tasks:
             for task in tasks:

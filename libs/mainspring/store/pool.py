@@ -98,6 +98,17 @@ class Database:
         except TimeoutError:
             pool.terminate()
 
+    def sibling(self, name: str) -> Database:
+        """Another pool, of one connection, to the same server."""
+        return Database(self._url, f"{self._name}-{name}", most=1)
+
+    def renew(self) -> None:
+        """End every connection now, with whatever waits on it, and open new ones when they are needed."""
+        pool, self._pool = self._pool, None
+        self._spare.clear()
+        if pool is not None:
+            pool.terminate()
+
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Conn]:
         """A connection on which each statement commits by itself; through a pooler all do, when the block ends.

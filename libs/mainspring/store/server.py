@@ -18,3 +18,9 @@ async def facts(connection: Conn) -> Any:
 async def has_leader(connection: Conn) -> bool:
     """Whether some scheduler holds the leader's lease: at least one lives."""
     return bool(await connection.fetchval(_SQL["has_leader"]))
+
+
+async def horizon(connection: Conn) -> float:
+    """For how many seconds the oldest open transaction has kept dead rows from being removed."""
+    seconds: float = await connection.fetchval(_SQL["horizon"])
+    return seconds

@@ -28,6 +28,7 @@ LOOP_PASSES = _counter("loop_passes_total", "Passes of a loop, by outcome.", "lo
 LOOP_SECONDS = _histogram("loop_seconds", "Duration of one pass of a loop.", "loop")
 CLOCK_OFFSET = _gauge("clock_offset_seconds", "This process's wall clock minus Postgres's clock.")
 UP = _gauge("dependency_up", "1 while the dependency answers.", "dependency")
+CONNECTIONS_GIVEN_UP = _counter("postgres_connections_given_up_total", "Times that only new connections answered.")
 BATCH_SIZE = _histogram("batch_size", "Items that shared one statement.", "batcher", buckets=_SIZES)
 
 # Front door
@@ -42,6 +43,9 @@ OUTBOX_REPUBLISHED = _counter("outbox_republished_total", "Outbox rows published
 OUTBOX_AGE = _gauge("outbox_oldest_age_seconds", "Age of the oldest batch that is committed and not yet published.")
 RECLAIMED = _counter("jobs_reclaimed_total", "Leases that expired and were settled as worker_lost.")
 RECONCILED = _counter("jobs_reconciled_total", "Jobs sent again because the broker lost their message.", "cause")
+HORIZON = _gauge(
+    "postgres_oldest_transaction_seconds", "Age of the oldest transaction that pins dead rows; the leader's."
+)
 AUDIT_FINDINGS = _gauge("audit_findings", "What must never be and is, by check; up to 20 each; the leader's.", "check")
 RECOVERY_SECONDS = _histogram("broker_recovery_seconds", "From a noticed loss of queues to the last job's return.")
 LEADERLESS = _counter("queues_leaderless_total", "Queues deleted because they had lost their leader.")

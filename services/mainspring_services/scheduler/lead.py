@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from mainspring.runtime.leader import Leadership
 from mainspring.runtime.loop import Pass
-from mainspring.store import fleet, partitions
+from mainspring.store import fleet, partitions, server
+from mainspring.telemetry import metrics
 
 WORKERS_SHOWN = timedelta(minutes=5)
 
@@ -19,10 +20,12 @@ class Lead:
     leadership: Leadership
 
     async def run_once(self) -> Pass:
-        """Make partitions ahead; forget workers that are long gone."""
+        """Make partitions ahead; forget workers that are long gone; say how old the oldest transaction is."""
         async with self.leadership.transaction() as connection:
             if connection is None:
+                metrics.HORIZON.set(0)
                 return Pass()
+            metrics.HORIZON.set(await server.horizon(connection))
             made = await partitions.ensure(connection)
             await fleet.forget_lost_workers(connection, WORKERS_SHOWN)
         return Pass(done=made)

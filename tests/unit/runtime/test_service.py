@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from mainspring.domain.errors import MainspringError
 from mainspring.runtime import service
 from mainspring.runtime.service import Service
 from mainspring.runtime.settings import Settings
@@ -44,3 +45,21 @@ async def test_a_task_s_clean_up_is_waited_for():
     await asyncio.sleep(0)
     await one.stop_tasks()
     assert cleaned == [True]
+
+
+async def test_a_task_that_is_cancelled_before_the_stop_ends_the_service():
+    one = Service("test", Settings())
+    task = one.guard("consumer", asyncio.Event().wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    await one.stopping.wait()
+    with pytest.raises(MainspringError, match="consumer was cancelled"):
+        one.raise_failure()
+
+
+async def test_a_task_that_the_stop_cancels_is_no_failure():
+    one = Service("test", Settings())
+    one.guard("consumer", asyncio.Event().wait())
+    await asyncio.sleep(0)
+    await one.stop_tasks()
+    one.raise_failure()

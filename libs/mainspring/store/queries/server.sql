@@ -5,3 +5,8 @@ SELECT
 
 -- name: has_leader
 SELECT EXISTS (SELECT FROM mainspring.leader WHERE expires_at > clock_timestamp())
+
+-- name: horizon
+-- How long ago the oldest transaction began that keeps dead rows from being removed.
+SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::double precision
+FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()

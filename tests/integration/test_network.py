@@ -1,0 +1,137 @@
+"""D04 and its kind: the network between the services and their servers loses, delays and resets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from mainspring.broker import topology
+from mainspring.broker.connection import Unconfirmed, connect, declare
+from mainspring.broker.messages import JobBatch
+from mainspring.broker.publisher import CONFIRM_SECONDS, Publisher
+from mainspring.devstack import Stack
+from mainspring.devstack.fleet import open_fleet
+from mainspring.domain.job import JobRef
+from tests.tools.tcp_proxy import FAIR, TcpProxy, Weather, proxied
+
+from .system import System
+
+
+@dataclass(frozen=True)
+class Network:
+    """A system whose two servers are behind a proxy each."""
+
+    system: System
+    postgres: TcpProxy
+    rabbitmq: TcpProxy
+
+
+@pytest.fixture
+def network(stack: Stack, database_url: str, vhost_url: str) -> Iterator[Network]:
+    with ExitStack() as closing:
+        postgres, through_postgres = closing.enter_context(proxied(database_url))
+        rabbitmq, through_rabbitmq = closing.enter_context(proxied(vhost_url))
+        urls = {"MAINSPRING_DATABASE_URL": through_postgres, "MAINSPRING_AMQP_URL": through_rabbitmq}
+        path = os.fspath(Path(__file__).parents[1])
+        fleet = closing.enter_context(
+            open_fleet(urls, stack.folder, f"network-{secrets.token_hex(4)}", PYTHONPATH=path)
+        )
+        system = System(stack, fleet, database_url)
+        yield Network(system, postgres, rabbitmq)
+        system.http.close()
+
+
+async def test_d04_a_confirm_that_never_comes_is_an_unknown_within_the_timeout(vhost_url: str) -> None:
+    link = await connect(vhost_url, "test")
+    await declare(link, topology.fixed())
+    await declare(link, topology.for_queue("q"))
+    with proxied(vhost_url) as (proxy, through):
+        publisher = Publisher(through, "test")
+        batches = [JobBatch("q", (JobRef(uuid4(), 1),)) for _ in range(50)]
+        await publisher.publish_work(batches[0])
+        proxy.weather = Weather(swallows_answers=True)
+        began = time.monotonic()
+        answers = await asyncio.gather(*(publisher.publish_work(one) for one in batches), return_exceptions=True)
+        assert time.monotonic() - began < CONFIRM_SECONDS + 3
+        assert {type(answer) for answer in answers} == {Unconfirmed}
+        proxy.weather = FAIR
+        # They had arrived: publishing again makes second copies, which is what tickets are for.
+        await asyncio.gather(*(publisher.publish_work(one) for one in batches))
+        await publisher.close()
+    channel = await link.channel()
+    queue = await channel.declare_queue(topology.work_queue("q"), passive=True)
+    assert queue.declaration_result.message_count == 1 + 50 + 50
+    await link.close()
+
+
+def lost_confirms(network: Network) -> None:
+    network.rabbitmq.weather = Weather(swallows_answers=True)
+
+
+def lost_messages(network: Network) -> None:
+    network.rabbitmq.weather = Weather(swallows_requests=True)
+
+
+def lost_replies(network: Network) -> None:
+    network.postgres.weather = Weather(swallows_answers=True)
+
+
+def lost_statements(network: Network) -> None:
+    network.postgres.weather = Weather(swallows_requests=True)
+
+
+def slow_servers(network: Network) -> None:
+    network.postgres.weather = network.rabbitmq.weather = Weather(delay=0.2)
+
+
+def trickle(network: Network) -> None:
+    network.rabbitmq.weather = Weather(rate=2000)
+
+
+def resets(network: Network) -> None:
+    for proxy in (network.postgres, network.rabbitmq):
+        proxy.weather = Weather(refuses=True)
+        proxy.cut(reset=True)
+
+
+#: And within how many seconds of its end all jobs have. What the broker believes to have delivered comes again when the
+#: connection ends, or is found by time.
+TROUBLE = {
+    lost_confirms: 45,
+    lost_messages: 45,
+    lost_replies: 20,
+    lost_statements: 20,
+    slow_servers: 20,
+    trickle: 20,
+    resets: 20,
+}
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("trouble", TROUBLE, ids=lambda trouble: trouble.__name__)
+def test_d04_three_seconds_of_trouble_lose_nothing_and_repeat_no_effect(
+    network: Network, trouble: Callable[[Network], None]
+) -> None:
+    system = network.system
+    system.worker(slots=10)
+    system.ready()
+    jobs = [{"task": "fleet.effect", "payload": {"seconds": 0.2}} for _ in range(50)]
+    answer = system.http.post("/v1/jobs/batch", json={"jobs": jobs})
+    trouble(network)
+    time.sleep(3)
+    network.postgres.weather = network.rabbitmq.weather = FAIR
+    # A connection that lost bytes is of no use any more; both ends find that out by their timeouts.
+    back_at = time.monotonic()
+    for job in answer.json()["jobs"]:
+        assert system.final(job["id"], 60)["state"] == "succeeded"
+    assert time.monotonic() - back_at < TROUBLE[trouble]
+    assert system.query("SELECT count(*), count(DISTINCT job) FROM effects") == "50|50"
