@@ -203,12 +203,14 @@ def most_at_once(system: System) -> int:
 
 
 def test_d02_a_long_job_rests_on_its_lease_and_not_on_its_message(system: System, vhost_url: str) -> None:
-    system.worker(ack_handover=1)
+    system.worker(ack_handover=2)
     system.ready()
     later = system.submit("fleet.add", {"a": 1, "b": 1}, delay_seconds=7200)
-    long = system.submit("fleet.nap", {"seconds": 6})
+    long = system.submit("fleet.nap", {"seconds": 8})
     short = [system.submit("fleet.add", {"a": 1, "b": 1}) for _ in range(4)]
     system.started(long)
+    # The broker's counts are a little late: only after its message was seen does its absence say something.
+    system.until(lambda: in_flight(system, vhost_url) == 1, 2, "the message in hand")
     system.until(lambda: in_flight(system, vhost_url) == 0, 5, "the message was handed over")
     assert system.job(long)["state"] == "running"
     for job_id in [long, *short]:

@@ -195,6 +195,9 @@ def open_fleet(urls: Mapping[str, str], workspace: Path, name: str = "services",
     folder = workspace / name
     folder.mkdir(parents=True, exist_ok=True)
     inherited = {variable: value for variable, value in os.environ.items() if not variable.startswith("MAINSPRING_")}
+    if "PYTHONPATH" in inherited and "PYTHONPATH" in environment:
+        # Where this process was told to import from comes first for its services too.
+        environment["PYTHONPATH"] = os.pathsep.join([inherited["PYTHONPATH"], environment["PYTHONPATH"]])
     fleet = Fleet({**inherited, **urls, **environment, keeper.MARKER: str(workspace)}, folder)
     try:
         yield fleet

@@ -1,0 +1,169 @@
+"""Which mechanisms there are, how each is taken out, and which tests notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STORE = "libs/mainspring/store"
+WORKER = "libs/mainspring/worker"
+SCHEDULER = "services/mainspring_services/scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """In ``path``, the first ``old`` becomes ``new``."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A mechanism, the edits without which it is gone, and the tests of which one at least must fail then."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    tests: tuple[str, ...]
+
+
+_WATCHDOG = Edit(f"{WORKER}/watchdog.py", "wait = None if until == 0 else max(until - boot_time(), 0)", "wait = None")
+_FENCE = Edit(
+    f"{STORE}/queries/settle.sql",
+    "WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.fence AND live_jobs.claim_id = asked.claim_id",
+    "WHERE live_jobs.id = asked.id",
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "the completion's unique key",
+        (
+            Edit(
+                f"{STORE}/migrations/0001_initial.sql",
+                "    idempotency_key text PRIMARY KEY,\n    job_id uuid NOT NULL,\n    fence bigint NOT NULL,",
+                "    idempotency_key text NOT NULL,\n    job_id uuid NOT NULL,\n    fence bigint NOT NULL,",
+            ),
+            Edit(f"{STORE}/queries/settle.sql", "    ON CONFLICT (idempotency_key) DO NOTHING\n", ""),
+        ),
+        ("tests/integration/test_settle.py::test_one_key_is_complete_once_even_within_one_batch",),
+    ),
+    Mutant(
+        "the confirm",
+        (
+            Edit(
+                "libs/mainspring/broker/connection.py",
+                "publisher_confirms=confirms, on_return_raises=confirms",
+                "publisher_confirms=False, on_return_raises=False",
+            ),
+        ),
+        ("tests/integration/test_network.py::test_d04_a_confirm_that_never_comes_is_an_unknown_within_the_timeout",),
+    ),
+    Mutant(
+        "the mandatory flag",
+        (Edit("libs/mainspring/broker/publisher.py", "mandatory=True", "mandatory=False"),),
+        ("tests/integration/test_broker.py::test_d03_a_message_that_nothing_is_bound_to_raises",),
+    ),
+    Mutant(
+        "the ticket at the claim",
+        (
+            Edit(
+                f"{STORE}/queries/claims.sql", "WHEN locked.fence <> locked.ticket OR locked.state", "WHEN locked.state"
+            ),
+        ),
+        ("tests/integration/test_counterexamples_messages.py::test_a2_a_stale_message_claims_nothing",),
+    ),
+    Mutant(
+        "the claim id",
+        (
+            Edit(
+                f"{WORKER}/intake.py",
+                "        claim_id = uuid.uuid4()\n        failures = 0\n",
+                "        failures = 0\n",
+            ),
+            Edit(
+                f"{WORKER}/intake.py",
+                "            sent_at = boot_time()\n            try:\n",
+                "            sent_at = boot_time()\n            claim_id = uuid.uuid4()\n            try:\n",
+            ),
+        ),
+        (
+            "tests/integration/test_counterexamples_messages.py"
+            "::test_a7_a_claim_whose_reply_was_lost_is_asked_again_and_its_handler_starts",
+        ),
+    ),
+    Mutant(
+        "publishing the outbox again",
+        (
+            Edit(
+                f"{SCHEDULER}/republish_outbox.py",
+                "        if batches:\n            await self.releases.publish(batches)\n",
+                "        if batches:\n",
+            ),
+        ),
+        ("tests/integration/test_counterexamples_messages.py::test_a9_another_scheduler_publishes_what_was_committed",),
+    ),
+    Mutant(
+        "the runner's trust window",
+        (_WATCHDOG,),
+        (
+            "tests/integration/test_fleet_faults.py"
+            "::test_the_runner_of_a_frozen_supervisor_ends_before_the_lease_can_be_taken",
+        ),
+    ),
+    Mutant(
+        "the fence of a settlement, and the trust window that hides it",
+        (_FENCE, _WATCHDOG),
+        (
+            "tests/integration/test_settle.py::test_a_write_with_an_old_fence_or_another_claim_id_changes_nothing",
+            "tests/integration/test_fleet_faults.py::test_w08_a_zombie_that_comes_back_changes_nothing",
+        ),
+    ),
+    Mutant(
+        "the lock of a limit's row at admission",
+        (
+            Edit(
+                f"{STORE}/queries/admission.sql",
+                "WHERE queue = $1 AND kind = 'concurrency' FOR UPDATE",
+                "WHERE queue = $1 AND kind = 'concurrency'",
+            ),
+        ),
+        (
+            "tests/integration/test_admission.py::test_dispatchers_side_by_side_never_admit_more_than_the_limit",
+            "tests/integration/test_counterexamples.py"
+            "::test_k1_k2_a_frozen_dispatcher_and_its_successor_admit_one_job_of_two",
+        ),
+    ),
+    Mutant(
+        "reclaim",
+        (
+            Edit(
+                f"{SCHEDULER}/reclaim_expired.py",
+                "        reclaimed = await self._database.run_in_transaction(_reclaim)\n",
+                "        reclaimed: list[Reclaimed] = []\n",
+            ),
+        ),
+        ("tests/integration/test_fleet_faults.py::test_w02_the_jobs_of_a_killed_worker_run_again_exactly_once",),
+    ),
+    Mutant(
+        "the probe for a broker that has forgotten",
+        (
+            Edit(
+                f"{SCHEDULER}/reconcile.py",
+                "        if not missing:\n            return Pass()\n",
+                "        if True:\n            return Pass()\n",
+            ),
+        ),
+        ("tests/integration/test_broker_loss.py::test_a_wiped_broker_loses_no_job_and_runs_none_twice",),
+    ),
+    Mutant(
+        "the hand-over of a long job's message",
+        (
+            Edit(
+                f"{WORKER}/lease_keeper.py",
+                "        await self._hand_over(attempts, answers)\n",
+                "",
+            ),
+        ),
+        ("tests/integration/test_fleet_faults.py::test_d02_a_long_job_rests_on_its_lease_and_not_on_its_message",),
+    ),
+)
