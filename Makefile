@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-head
 JAEGER = $(shell docker compose --profile traces config --images 2>/dev/null | grep jaeger)
 TRACES := COMPOSE_PROFILES=traces OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4317
 
-.PHONY: help setup lock format check test demo dev docs bench up down test-compose chaos
+.PHONY: help setup lock format check test demo dev docs bench up down test-compose chaos mutants
 
 help:  ## this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -71,12 +71,16 @@ down:  ## stop the containers; their data stays (docker compose down --volumes r
 test-compose: $(READY)  ## the compose file from outside: containers are killed, workers scaled, all is taken down
 	$(BIN)/pytest tests/e2e
 
-chaos: $(READY)  ## make chaos JOBS=1000 FAULTS=30 SEED=7 [ONLY=kill,wipe_broker] [CHANCE=0.002]: random faults, and a checker
-	$(BIN)/python -m tests.chaos.run $(if $(JOBS),--jobs $(JOBS)) $(if $(FAULTS),--faults $(FAULTS)) \
-	    $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(CHANCE),--chance $(CHANCE))
+chaos: $(READY)  ## make chaos [MIX=cluster] JOBS=1000 FAULTS=30|DURATION=600 SEED=7 [ONLY=kill,stop] [CHANCE=0.002] [CAMPAIGN=FILE RUNS=10]
+	$(BIN)/python -m tests.chaos.run $(if $(MIX),--mix $(MIX)) $(if $(JOBS),--jobs $(JOBS)) $(if $(FAULTS),--faults $(FAULTS)) \
+	    $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) \
+	    $(if $(CHANCE),--chance $(CHANCE)) $(if $(OLD),--old $(OLD)) $(if $(CAMPAIGN),--campaign $(CAMPAIGN)) $(if $(RUNS),--runs $(RUNS))
+
+mutants: $(READY)  ## take each mechanism out of a copy, and see a test fail (some minutes)
+	$(BIN)/python -m tests.mutants.run
 
 docs: $(READY)  ## write the pages that are generated from the code
 	$(BIN)/python docs/generate.py
 
-bench: $(READY)  ## make bench NAME=drain|latency
+bench: $(READY)  ## make bench NAME=drain|latency|recovery
 	$(BIN)/python tests/benchmarks/run.py $(NAME)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mainspring.devstack.errors import RefusedError
 from mainspring.devstack.fleet import ServiceProcess
 
+from . import mix_faults  # noqa: F401  registers its kinds
+from .mix import ONE, Mix
+from .registry import FAULTS, fault
+
 if TYPE_CHECKING:
     from .world import World
 
-Fault = Callable[["World", random.Random], None]
-FAULTS: dict[str, Fault] = {}
 #: Longer than the run's lease of 4 s.
 FREEZE_SECONDS = (0.5, 6.0)
+#: How many faults of a mix are of the kinds that only such a mix has.
+OWN_SHARE = 0.5
 
 
-def fault(one: Fault) -> Fault:
-    """A fault that a run can draw, by its function's name."""
-    FAULTS[one.__name__] = one
-    return one
+def _has_one_broker(mix: Mix) -> bool:
+    return mix.broker == "one"
 
 
 def _service(world: World, dice: random.Random) -> ServiceProcess:
@@ -55,7 +57,7 @@ def _stop(one: ServiceProcess, world: World) -> None:
     one.start()
 
 
-@fault
+@fault()
 def kill(world: World, dice: random.Random) -> None:
     """SIGKILL to any service; a worker's runners are told by their closed pipe."""
     one = _service(world, dice)
@@ -64,7 +66,7 @@ def kill(world: World, dice: random.Random) -> None:
     one.start()
 
 
-@fault
+@fault()
 def kill_worker(world: World, dice: random.Random) -> None:
     """SIGKILL to a worker while it has work."""
     one = _busy_worker(world, dice)
@@ -72,91 +74,91 @@ def kill_worker(world: World, dice: random.Random) -> None:
     one.start()
 
 
-@fault
+@fault()
 def freeze(world: World, dice: random.Random) -> None:
     """SIGSTOP, mostly for longer than a lease, then SIGCONT: the zombie that comes back."""
     _freeze(_service(world, dice), dice)
 
 
-@fault
+@fault()
 def freeze_worker(world: World, dice: random.Random) -> None:
     """A worker's supervisor alone stands still; its runners must end themselves in time."""
     _freeze(_busy_worker(world, dice), dice)
 
 
-@fault
+@fault()
 def stop(world: World, dice: random.Random) -> None:
     """SIGTERM and a new start: a deployment."""
     _stop(_service(world, dice), world)
 
 
-@fault
+@fault()
 def stop_worker(world: World, dice: random.Random) -> None:
     """SIGTERM to a worker while it has work."""
     _stop(_busy_worker(world, dice), world)
 
 
-@fault
+@fault(_has_one_broker)
 def restart_broker(world: World, _: random.Random) -> None:
     """An orderly restart of RabbitMQ."""
-    world.stack.rabbitmq.restart()
+    world.servers.broker.restart()
 
 
-@fault
+@fault(_has_one_broker)
 def kill_broker(world: World, _: random.Random) -> None:
     """SIGKILL to RabbitMQ; its data stays. A queue that was just declared loses its leader for ever (RabbitMQ 3.10)."""
-    world.stack.rabbitmq.kill()
-    world.stack.rabbitmq.start()
+    world.servers.broker.kill()
+    world.servers.broker.start()
 
 
-@fault
+@fault(_has_one_broker)
 def wipe_broker(world: World, _: random.Random) -> None:
     """RabbitMQ loses everything."""
-    world.stack.rabbitmq.wipe()
+    world.servers.broker.wipe()
 
 
-@fault
+@fault()
 def delete_queue(world: World, dice: random.Random) -> None:
     """Somebody deletes a queue, with what is in it."""
     with suppress(RefusedError):
-        world.stack.rabbitmq.delete_queue("/", dice.choice(world.queues()))
+        world.servers.rabbitmq.delete_queue("/", dice.choice(world.queues()))
 
 
-@fault
+@fault()
 def cut_connections(world: World, _: random.Random) -> None:
     """All AMQP connections are cut."""
     with suppress(RefusedError):
-        world.stack.rabbitmq.close_connections("/")
+        world.servers.rabbitmq.close_connections("/")
 
 
-@fault
+@fault(_has_one_broker)
 def freeze_broker(world: World, dice: random.Random) -> None:
     """RabbitMQ's connections stay open, and nothing answers."""
-    world.stack.rabbitmq.freeze()
+    world.servers.broker.freeze()
     time.sleep(dice.uniform(1, 8))
-    world.stack.rabbitmq.thaw()
+    world.servers.broker.thaw()
 
 
-@fault
+@fault()
 def restart_postgres(world: World, _: random.Random) -> None:
     """An orderly restart of Postgres."""
-    world.stack.postgres.restart()
+    world.servers.postgres.restart()
 
 
-@fault
+@fault()
 def kill_postgres(world: World, _: random.Random) -> None:
     """SIGKILL to Postgres and all its backends: it recovers from its log."""
-    world.stack.postgres.kill()
-    world.stack.postgres.start()
+    world.servers.postgres.kill()
+    world.servers.postgres.start()
 
 
-@fault
+@fault()
 def terminate_backends(world: World, _: random.Random) -> None:
     """Every connection to Postgres is ended."""
     world.query("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
 
-@fault
+@fault()
 def read_only_postgres(world: World, dice: random.Random) -> None:
     """Postgres takes no writes for a while, as a standby that was failed over to."""
     _set_read_only(world, "on")
@@ -169,15 +171,23 @@ def _set_read_only(world: World, value: str) -> None:
         world.query(sql)
 
 
-@fault
+@fault()
 def freeze_postgres(world: World, dice: random.Random) -> None:
     """Postgres's connections stay open, and nothing answers."""
-    world.stack.postgres.freeze()
+    world.servers.postgres.freeze()
     time.sleep(dice.uniform(0.5, 6))
-    world.stack.postgres.thaw()
+    world.servers.postgres.thaw()
 
 
-def schedule_of(seed: int, count: int, only: list[str]) -> list[str]:
-    """The faults of a run, in order: the same for the same seed."""
+def kinds(mix: Mix = ONE) -> list[str]:
+    """The names of the faults that a mix can have."""
+    return sorted(name for name, one in FAULTS.items() if one.fits(mix))
+
+
+def drawn(seed: int, only: Sequence[str], mix: Mix = ONE) -> Iterator[str]:
+    """The faults of a run, in order, without end: the same for the same seed. Half are of the mix's own kinds."""
     dice = random.Random(seed)
-    return [dice.choice(sorted(only or FAULTS)) for _ in range(count)]
+    own = [] if only else sorted(set(kinds(mix)) - set(kinds(ONE)))
+    others = sorted(only or set(kinds(mix)) - set(own))
+    while True:
+        yield dice.choice(own if own and dice.random() < OWN_SHARE else others)

@@ -8,17 +8,22 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from mainspring.devstack import DevstackError, Stack, start_stack
+from mainspring.devstack import DevstackError
 from mainspring.devstack.fleet import Fleet, ServiceProcess, open_fleet
 from mainspring.fault_points import CRASHES, LIES, VARIABLE
 
+from . import clocks, old_release
 from .checker import LIMIT
+from .clocks import Clocks
+from .mix import ONE, Mix
+from .old_release import OldRelease
+from .servers import Servers, open_servers
 
 TABLES = """
 CREATE SCHEMA chaos;
@@ -34,34 +39,91 @@ REST_SECONDS = 240.0
 class World:
     """What faults are done to, and what is asked afterwards."""
 
-    def __init__(self, stack: Stack, fleet: Fleet) -> None:
-        self.stack, self.fleet = stack, fleet
+    def __init__(
+        self, servers: Servers, fleet: Fleet, clocks: Clocks | None = None, old: OldRelease | None = None
+    ) -> None:
+        self.servers, self.fleet = servers, fleet
         self.workers: list[ServiceProcess] = []
         self.bad_stops = 0
         #: Held by a fault while it has a process down; the keeper starts what has died by itself.
         self.hands = threading.RLock()
         self.deaths = 0
+        self.clocks, self._old = clocks, old
+        #: The services that run the older release.
+        self._outdated: set[ServiceProcess] = set()
         self._http = httpx.Client(timeout=10)
         self._is_over = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="keeper")
-        fleet.migrate()
+
+    def start(self) -> None:
+        """Start all services and wait until they are ready. Raises DevstackError."""
+        # An upgrade begins with all that there is of the older release, and its schema.
+        self.migrate(is_old=self._old is not None)
         self.query(TABLES)
-        self.api = fleet.start("api")
+        self.api = self._start("api")
         for name, count in (("scheduler", 2), ("dispatcher", 2), ("dlq_handler", 1)):
             for _ in range(count):
-                fleet.start(name, **({"beat": 1} if name == "scheduler" else {}))
+                self._start(name, **({"beat": 1} if name == "scheduler" else {}))
         for _ in range(2):
-            self.workers.append(fleet.start("worker", "chaos_tasks", slots=10, runners=1, stop_grace=2, **QUICK_LEASE))
+            one = self._start("worker", "chaos_tasks", slots=10, runners=1, stop_grace=2, **QUICK_LEASE)
+            self.workers.append(one)
         self._keeper.start()
-        self._wait_ready()
         self.url = f"http://127.0.0.1:{self.api.port}"
+        self._wait_ready()
+        if self._old is not None:
+            self._upgrade_half()
+
+    def migrate(self, *, is_old: bool = False) -> None:
+        """Run `mainspring migrate`, of this release or the older one. Raises RefusedError."""
+        self.fleet.set_environment("PYTHONPATH", self._path(is_old))
+        self.fleet.migrate()
+
+    def swap_version(self, one: ServiceProcess) -> None:
+        """Stop a service and start it again with the other release."""
+        with self.hands:
+            self.stopped(one.stop(timeout=25))
+            self._outdated ^= {one}
+            one.set_environment("PYTHONPATH", self._path(one in self._outdated))
+            one.start()
+
+    def skew(self, one: ServiceProcess, seconds: int) -> None:
+        """Have a service's clock go so many seconds ahead, or behind."""
+        assert self.clocks is not None
+        self.clocks.set(self.fleet.services.index(one), seconds)
+
+    def _start(self, service: str, *arguments: str, **settings: object) -> ServiceProcess:
+        is_old = self._old is not None
+        self.fleet.set_environment("PYTHONPATH", self._path(is_old))
+        if self.clocks is not None:
+            for name, value in self.clocks.environment(len(self.fleet.services)).items():
+                self.fleet.set_environment(name, value)
+        one = self.fleet.start(service, *arguments, **settings)
+        if is_old:
+            self._outdated.add(one)
+        return one
+
+    def _path(self, is_old: bool) -> str:
+        """Where a service imports from, before anything else: the handlers, and what this process was told."""
+        folders = [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]
+        if self.clocks is not None:
+            folders.insert(0, str(clocks.PATH))
+        if is_old and self._old is not None:
+            folders.insert(0, self._old.import_path)
+        return os.pathsep.join(filter(None, folders))
+
+    def _upgrade_half(self) -> None:
+        """The first half of an upgrade without a pause: the new schema, then every other service."""
+        self.migrate()
+        for one in self.fleet.services[::2]:
+            self.swap_version(one)
+        self._wait_ready()
 
     def query(self, sql: str) -> str:
         """Ask Postgres, and insist while it is away."""
         give_up_at = time.monotonic() + 60
         while True:
             try:
-                return self.stack.postgres.execute(sql)
+                return self.servers.postgres.execute(sql)
             except DevstackError:
                 if time.monotonic() > give_up_at:
                     raise
@@ -69,11 +131,11 @@ class World:
 
     def queues(self) -> list[str]:
         """The broker's queues."""
-        return [one["name"] for one in self.stack.rabbitmq.queues("/")]
+        return [one["name"] for one in self.servers.rabbitmq.queues("/")]
 
     def messages(self) -> int:
         """How many messages lie in the broker."""
-        return sum(one.get("messages", 0) for one in self.stack.rabbitmq.queues("/"))
+        return sum(one.get("messages", 0) for one in self.servers.rabbitmq.queues("/"))
 
     def stopped(self, code: int) -> None:
         """A stop must end with exit code 0."""
@@ -82,7 +144,8 @@ class World:
     def close(self) -> None:
         """Keep nothing alive any more."""
         self._is_over.set()
-        self._keeper.join()
+        if self._keeper.is_alive():
+            self._keeper.join()
         self._http.close()
 
     def _keep(self) -> None:
@@ -92,6 +155,7 @@ class World:
                 dead = [one for one in self.fleet.services if not one.is_running]
                 self.deaths += len(dead)
                 for one in dead:
+                    say(f"          {one.name} has died: {one.log_tail(1)}")
                     one.start()
 
     def _wait_ready(self) -> None:
@@ -147,8 +211,11 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         """Submit all of them."""
+        started = time.monotonic()
         try:
             for number in range(self._jobs):
+                # What couldn't be submitted in time follows at once.
+                time.sleep(max(0.0, started + number * self._pause - time.monotonic()))
                 task, payload, expected = self._draw()
                 headers = {"Idempotency-Key": f"chaos-{self._seed}-{number}"}
                 body = {"task": task, "payload": payload}
@@ -156,7 +223,6 @@ class Client(threading.Thread):
                     body["queue"] = "narrow"
                 job = self._world.insist("POST", "/v1/jobs", json=body, headers=headers)
                 self.accepted[job["id"]] = expected
-                time.sleep(self._pause)
         except BaseException as error:  # noqa: BLE001  raised again where the thread is joined
             self.failure = error
 
@@ -176,32 +242,31 @@ class Client(threading.Thread):
 
 
 @contextmanager
-def open_world(chance: float = 0.0) -> Iterator[World]:
+def open_world(chance: float = 0.0, mix: Mix = ONE, old_revision: str = "") -> Iterator[World]:
     """Servers, services, the queue with a limit and the schedule.
 
     ``chance``: with which each step of the protocol is the last one of its process, or is reported as failed.
+    ``old_revision``: the commit of the older release, in a mix with versions; the one before this release if empty.
     """
-    say("starting Postgres, RabbitMQ and eight services …")
+    say("starting the servers and eight services …")
     with (
-        start_stack(durable=False) as stack,
-        open_fleet(stack.environment(), stack.folder, "chaos", PYTHONPATH=_path()) as fleet,
+        open_servers(mix) as servers,
+        open_fleet(servers.environment(), servers.folder, "chaos") as fleet,
+        closing(Clocks(servers.folder)) if mix.clocks else nullcontext() as own_clocks,
     ):
         if chance:
             points = [f"{step}={chance}" for step in sorted(CRASHES | LIES)]
             fleet.set_environment(VARIABLE, ",".join(points))
-        world = World(stack, fleet)
-        world.insist("PUT", "/v1/queues/narrow", json={"concurrency": LIMIT})
-        schedule = {"task": "chaos.scheduled", "every_seconds": 2, "overlap": "allow", "misfire": "fire_all"}
-        world.insist("PUT", "/v1/schedules/each-2s", json=schedule)
+        old = old_release.unpack(servers.folder, old_revision) if mix.versions else None
+        world = World(servers, fleet, own_clocks, old)
         try:
+            world.start()
+            world.insist("PUT", "/v1/queues/narrow", json={"concurrency": LIMIT})
+            schedule = {"task": "chaos.scheduled", "every_seconds": 2, "overlap": "allow", "misfire": "fire_all"}
+            world.insist("PUT", "/v1/schedules/each-2s", json=schedule)
             yield world
         finally:
             world.close()
-
-
-def _path() -> str:
-    """The handlers' folder, and what this process was told to import from before anything else."""
-    return os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 
 
 def say(text: str) -> None:

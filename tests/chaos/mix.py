@@ -1,0 +1,31 @@
+"""What a chaos run is made of: which servers, whose clocks, how many releases. A fault says for which mixes it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """One kind of world."""
+
+    #: One RabbitMQ, or a cluster of three nodes whose quorum queues have three members.
+    broker: Literal["one", "cluster"] = "one"
+    #: One Postgres, or a primary and a synchronous standby that takes over.
+    postgres: Literal["one", "standby"] = "one"
+    #: Whether each service has a clock of its own, which can be wrong.
+    clocks: bool = False
+    #: Whether services of an older release run beside those of this one.
+    versions: bool = False
+
+
+ONE = Mix()
+MIXES: dict[str, Mix] = {
+    "one": ONE,
+    "cluster": Mix(broker="cluster"),
+    "standby": Mix(postgres="standby"),
+    "clocks": Mix(clocks=True),
+    "versions": Mix(versions=True),
+    "all": Mix(broker="cluster", postgres="standby", clocks=True, versions=True),
+}
