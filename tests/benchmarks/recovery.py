@@ -89,7 +89,7 @@ def _kill(system: System, one: ServiceProcess) -> float:
 
 
 def _wipe_broker(system: System) -> dict[str, float]:
-    """From the return of a broker that lost all amid UNFINISHED jobs to the new epoch, and to the end of the last job."""
+    """From the return of a broker that lost all amid UNFINISHED jobs to the new epoch, and to the last job's end."""
     for _ in range(UNFINISHED // 1000):
         batch = {"jobs": [{"task": "bench.nap"}] * 1000}
         system.http.post("/v1/jobs/batch", json=batch).raise_for_status()

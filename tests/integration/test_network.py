@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -20,7 +21,11 @@ from mainspring.broker.messages import JobBatch
 from mainspring.broker.publisher import CONFIRM_SECONDS, Publisher
 from mainspring.devstack import Stack
 from mainspring.devstack.fleet import open_fleet
+from mainspring.domain.errors import DatabaseUnavailable
 from mainspring.domain.job import JobRef
+from mainspring.store import fleet
+from mainspring.store.pool import Database
+from mainspring.store.session import HOST_SECONDS
 from tests.tools.tcp_proxy import FAIR, TcpProxy, Weather, proxied
 
 from .system import System
@@ -135,3 +140,31 @@ def test_d04_three_seconds_of_trouble_lose_nothing_and_repeat_no_effect(
         assert system.final(job["id"], 60)["state"] == "succeeded"
     assert time.monotonic() - back_at < TROUBLE[trouble]
     assert system.query("SELECT count(*), count(DISTINCT job) FROM effects") == "50|50"
+
+
+async def test_a_host_that_hangs_doesnt_keep_from_the_next(database_url: str) -> None:
+    with proxied(database_url) as (proxy, hanging):
+        proxy.weather = Weather(swallows_requests=True)
+        hosts = f"{urlsplit(hanging).netloc},{urlsplit(database_url).netloc.rpartition('@')[2]}"
+        url = urlsplit(database_url)._replace(netloc=hosts, query="target_session_attrs=read-write").geturl()
+        async with Database(url, "test", most=4) as database:
+            for seconds in (2 * HOST_SECONDS + 1, 1):
+                began = time.monotonic()
+                assert await database.run(fleet.now)
+                # The first time it is found out, and remembered.
+                assert time.monotonic() - began < seconds
+                database.renew()
+        assert proxy.accepted > 0
+
+
+async def test_a_host_that_takes_no_writes_is_passed_over(stack: Stack, database_url: str) -> None:
+    name = urlsplit(database_url).path.lstrip("/")
+    stack.postgres.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    hosts = ",".join([urlsplit(database_url).netloc.rpartition("@")[2]] * 2)
+    url = urlsplit(database_url)._replace(netloc=f"postgres@{hosts}", query="target_session_attrs=read-write").geturl()
+    async with Database(url, "test") as database:
+        with pytest.raises(DatabaseUnavailable):
+            await database.run(fleet.now)
+    stack.postgres.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+    async with Database(url, "test") as database:
+        assert await database.run(fleet.now)

@@ -58,6 +58,20 @@ def test_w01_a_neighbour_whose_time_runs_out_meanwhile_pays_nothing(system: Syst
     assert system.count("SELECT count(*) FROM effects") == 1
 
 
+def test_a_job_that_is_cancelled_while_its_runner_is_blocked_never_begins(system: System) -> None:
+    system.worker(slots=5, runners=1)
+    system.ready()
+    blocker = system.submit("fleet.sleeps_on_the_loop", {"seconds": 5})
+    system.started(blocker)
+    waiting = system.submit("fleet.nap", {"seconds": 30})
+    system.until(lambda: system.job(waiting)["state"] == "running", 5)
+    system.http.post(f"/v1/jobs/{waiting}/cancel")
+    assert system.final(waiting, 10)["state"] == "cancelled"
+    assert system.count(f"SELECT count(*) FROM ledger WHERE job = '{waiting}'") == 0
+    # Nobody's process was killed for it.
+    assert system.outcomes(system.final(blocker)["id"]) == ["succeeded"]
+
+
 def test_a_handler_that_is_killed_while_it_blocks_says_where_it_was(system: System) -> None:
     system.worker(slots=5, runners=1, kill_grace=2)
     system.ready()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -29,6 +30,8 @@ log = get_logger(__name__)
 RETRY_SECONDS = 0.5
 #: A queue that has a leader answers a new consumer at once.
 CONSUME_SECONDS = 5.0
+#: Silent queues that are looked at in one round.
+LOOKS_AT_ONCE = 20
 OnMessage = Callable[["Subscription", DeliveredMessage], Coroutine[Any, Any, None]]
 
 
@@ -229,9 +232,16 @@ class Consumer:
     async def _replace_silent(self, link: Link) -> None:
         """Begin anew where nothing comes and something should."""
         silent = {name: one for name, one in self._open.items() if one.is_silent_for(self._silent_after)}
+        silent = dict(itertools.islice(silent.items(), LOOKS_AT_ONCE))
         if not silent or link.is_closed:
             return
-        empty = (await look_at(link, silent)).empty
+        try:
+            empty = (await look_at(link, silent)).empty
+        except BrokerUnavailable:
+            # A broker that is slow to answer is no reason to give back what is in hand.
+            for one in silent.values():
+                one.hear()
+            return
         for name, one in silent.items():
             if name in empty:
                 one.hear()
@@ -259,13 +269,14 @@ class Consumer:
 
     async def _on_message(self, source: Subscription, message: DeliveredMessage) -> None:
         if self._receive_raw is not None:
-            self._receive_raw(RawDelivery(message))
+            self._receive_raw(RawDelivery(message, source.answered))
             return
         try:
             batch = decode(message.body, message.header.properties.content_type)
         except UnreadableMessage as error:
             metrics.REJECTED.labels(error.reason).inc()
             log.warning("unreadable message refused", consumer=self._name, reason=error.reason)
+            source.answered(message)
             await refuse(message)
             return
         if self._receive is not None:

@@ -80,8 +80,9 @@ class Delivery:
 class RawDelivery:
     """A message of the dead queue, body and headers as they are: it may be unreadable on purpose."""
 
-    def __init__(self, message: DeliveredMessage) -> None:
+    def __init__(self, message: DeliveredMessage, answered: Callable[[DeliveredMessage], None]) -> None:
         self._message = message
+        self._answered = answered
         self.body = message.body
         properties = message.header.properties
         self.content_type = properties.content_type
@@ -91,10 +92,12 @@ class RawDelivery:
 
     async def acknowledge(self) -> None:
         """Acknowledge, after what it says is recorded."""
+        self._answered(self._message)
         await _send(_ack(self._message))
 
     async def give_back(self) -> None:
         """Return it to its queue."""
+        self._answered(self._message)
         await _send(_return(self._message))
 
 

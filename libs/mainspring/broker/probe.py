@@ -21,7 +21,7 @@ _NOWHERE = "mainspring.nowhere"
 
 @dataclass(slots=True)
 class Presence:
-    """What a look at queues found: those that don't exist, and those that hold no message."""
+    """What a look at queues found: those that don't exist, and those that show no message (or have no leader)."""
 
     missing: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ async def _look_until_missing(link: Link, names: list[str], found: Presence) -> 
 
 
 async def leaderless(link: Link, names: Iterable[str]) -> list[str]:
-    """Those of ``names``, which should be empty, that give no answer: quorum queues that have lost their leader.
+    """Those of ``names``, which show no message, that give no answer: quorum queues that have lost their leader.
 
     Such a queue can be declared and counted, and takes and gives no message (RabbitMQ 3.10 after a kill in the half
     second after the declaration; a member that lost its data). A get asks the leader itself. Raises BrokerUnavailable.
@@ -90,12 +90,18 @@ async def _has_leader(link: Link, name: str) -> bool:
 
 
 async def delete_queues(link: Link, names: Iterable[str]) -> None:
-    """Delete these queues with what is in them; one without a leader takes five seconds. Raises BrokerUnavailable."""
+    """Delete these queues with what is in them, side by side: one without a leader takes five seconds.
+
+    Raises BrokerUnavailable.
+    """
+    await asyncio.gather(*(_delete(link, name) for name in names))
+
+
+async def _delete(link: Link, name: str) -> None:
     channel = await link.channel()
     with translated("delete queue"):
         underlay = await channel.get_underlay_channel()
-        for name in names:
-            await underlay.queue_delete(name, timeout=ANSWER_SECONDS + DECLARE_SECONDS)
+        await underlay.queue_delete(name, timeout=ANSWER_SECONDS + DECLARE_SECONDS)
         await channel.close()
 
 

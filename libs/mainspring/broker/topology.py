@@ -24,6 +24,10 @@ PARKED_QUEUE = PARKED
 DELIVERY_LIMIT = 20
 
 
+#: The arguments of a queue that nobody consumes.
+_UNREAD = {"x-queue-type": "quorum", "x-delivery-limit": DELIVERY_LIMIT}
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """A durable exchange."""
@@ -81,7 +85,14 @@ def delay_queue(level: int) -> str:
 
 def epoch_queue(epoch: str) -> Queue:
     """The queue whose absence says that the broker has forgotten: it is named by the epoch in Postgres."""
-    return Queue(f"mainspring.epoch.v{VERSION}.{epoch}")
+    # On as many nodes as any other: one node's loss must not look like the loss of the broker's memory.
+    return Queue(f"mainspring.epoch.v{VERSION}.{epoch}", dict(_UNREAD))
+
+
+def holds_hints(name: str) -> bool:
+    """True for a queue whose messages can be made again from rows: due, work, and the delay ladder's."""
+    kinds = ("due", "work", "delay")
+    return any(name.startswith(f"mainspring.{kind}.v{VERSION}.") for kind in kinds)
 
 
 def _quorum(name: str, dead_letters_to: str, key: str | None, **extra: Any) -> Queue:
@@ -136,7 +147,7 @@ def fixed() -> Topology:
         queues=(
             _quorum(DEAD_QUEUE, PARKED, None),
             # The end of the line: kept until a person looks. Nothing consumes it, so nothing returns.
-            Queue(PARKED_QUEUE, {"x-queue-type": "quorum", "x-delivery-limit": DELIVERY_LIMIT}),
+            Queue(PARKED_QUEUE, dict(_UNREAD)),
             *ladder.queues,
         ),
         bindings=(Binding(DEAD, "", DEAD_QUEUE), Binding(PARKED, "", PARKED_QUEUE), *ladder.bindings),

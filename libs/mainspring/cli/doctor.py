@@ -34,7 +34,7 @@ def doctor(
     """
     logs.configure("doctor", "WARNING")
     if rebuild:
-        say("the queues are deleted; waiting for a scheduler …")
+        say("deleting the queues; a scheduler makes them again …")
         show(asdict(asyncio.run(rebuild_broker(read(Settings)))), as_json)
         return
     findings = [*asyncio.run(diagnose(read(Settings))), _api()]

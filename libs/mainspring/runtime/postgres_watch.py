@@ -40,7 +40,7 @@ class PostgresWatch:
         done, _ = await asyncio.wait([self._look], timeout=ANSWER_SECONDS)
         if not done:
             self._health.down("postgres", f"no answer within {ANSWER_SECONDS:g} s")
-            if await self._answers_anew():
+            if await self._answers_anew() and not self._look.done():
                 log.warning("Postgres answers on a new connection and not on the old ones: they are given up")
                 metrics.CONNECTIONS_GIVEN_UP.inc()
                 self._watched.renew()

@@ -44,26 +44,27 @@ async def rebuild_broker(settings: Settings) -> Rebuilt:
             raise NotRebuilt("no scheduler runs, and it is a scheduler that declares and releases: start one first")
         since = await database.run(reconcile.now)
         old = await database.run(reconcile.epoch)
-        names = [topology.epoch_queue(str(old.id)).name]
-        names += [topology.delay_queue(level) for level in range(delay_ladder.LEVELS)]
+        names = [topology.delay_queue(level) for level in range(delay_ladder.LEVELS)]
         for queue in await database.run(fleet.queues):
             names += [one.name for one in topology.for_queue(queue.name).queues]
         link = await connect(settings.amqp_url, "doctor")
         try:
             await delete_queues(link, names)
-            await _until_new_epoch(database, link, old)
+            # The last one: what a scheduler noticed and made in between is begun anew with it.
+            await delete_queues(link, [topology.epoch_queue(str(old.id)).name])
+            await _until_new_epoch(database, link, old, names)
         finally:
             await link.close()
         moved = await database.run(lambda connection: reconcile.rescheduled_since(connection, since))
     return Rebuilt(len(names), moved, round(time.monotonic() - started, 1))
 
 
-async def _until_new_epoch(database: Database, link: Link, old: Epoch) -> None:
-    """The new epoch's queue is declared last, when all else is done."""
+async def _until_new_epoch(database: Database, link: Link, old: Epoch, names: list[str]) -> None:
+    """The new epoch's queue is declared last, when all else is done; and nothing was deleted after it was made."""
     give_up_at = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < give_up_at:
         epoch = await database.run(reconcile.epoch)
-        if epoch != old and not (await look_at(link, [topology.epoch_queue(str(epoch.id)).name])).missing:
+        if epoch != old and not (await look_at(link, [topology.epoch_queue(str(epoch.id)).name, *names])).missing:
             return
         await asyncio.sleep(LOOK_SECONDS)
     raise NotRebuilt(f"no scheduler has declared the queues again within {PATIENCE_SECONDS:g} s: look at its log")

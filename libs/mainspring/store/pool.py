@@ -7,7 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -125,8 +125,7 @@ class Database:
     @contextlib.asynccontextmanager
     async def _lent_transaction(self, connection: Conn) -> AsyncIterator[None]:
         async with connection.transaction():
-            if not self._runs_handlers:
-                await connection.execute(session.PIN_TRANSACTION)
+            await connection.execute(session.for_one_transaction(is_pinned=not self._runs_handlers))
             yield
 
     @contextlib.asynccontextmanager
@@ -204,6 +203,8 @@ class Database:
         try:
             with translated():
                 await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                if self._is_lent:
+                    await connection.execute(session.for_one_transaction(is_pinned=False))
             yield connection
         finally:
             if not connection.is_closed() and connection.is_in_transaction():
@@ -236,6 +237,7 @@ class Database:
                 )
                 self._pool = await asyncpg.create_pool(
                     self._url,
+                    connect=cast("Any", session.connect),
                     min_size=0,
                     max_size=self._most,
                     timeout=session.CONNECT_SECONDS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -22,6 +22,8 @@ class Epoch:
 
     id: UUID
     topology_version: int
+    #: How long ago it began.
+    age: timedelta = field(default=timedelta(0), compare=False)
 
 
 class Unclaimed(NamedTuple):
@@ -36,7 +38,7 @@ async def epoch(connection: Conn) -> Epoch:
     """The current epoch."""
     row = await connection.fetchrow(_SQL["epoch"])
     assert row is not None  # noqa: S101  the migration inserts it
-    return Epoch(row["epoch"], row["topology_version"])
+    return Epoch(row["epoch"], row["topology_version"], row["age"])
 
 
 async def change_epoch(connection: Conn, old: Epoch, topology_version: int) -> Epoch | None:

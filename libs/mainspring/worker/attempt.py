@@ -39,8 +39,14 @@ class Attempt:
     blocks_at: str | None = None
     #: In the job's trace; ended with the attempt.
     span: Span = trace.INVALID_SPAN
-    #: The name of this attempt between supervisor and runner.
+    #: The name of this attempt in its worker; and, once it was given to a runner, of that placement between the two.
     key: int = field(default_factory=_keys.__next__)
+    placement: int = 0
+
+    def place(self) -> int:
+        """Give it a new name for another runner: an order that was taken back may still lie there to be read."""
+        self.placement = next(_keys)
+        return self.placement
 
     def seconds(self) -> float:
         """How long it has been running."""
@@ -54,7 +60,7 @@ class Attempt:
         """What the runner needs to run it, as JSON values."""
         job = self.job
         return {
-            "key": self.key,
+            "key": self.placement,
             "id": str(job.id),
             "task": job.task,
             "queue": job.queue,

@@ -59,13 +59,16 @@ class Pulse:
             self._is_on = False
 
     def _watch(self) -> None:
-        reported = 0.0
+        reported: tuple[float, object] | None = None
         while True:
             time.sleep(self._stall_after / 2)
             turned_at = self._turned_at
-            if self._is_on and turned_at != reported and time.monotonic() - turned_at > self._stall_after:
-                reported = turned_at
-                _write(self._pipe, json.dumps(self._report()).encode() + b"\n")
+            if self._is_on and time.monotonic() - turned_at > self._stall_after:
+                report = self._report()
+                # Within one turn of the loop several can block it, one after another.
+                if (turned_at, report["key"]) != reported:
+                    reported = (turned_at, report["key"])
+                    _write(self._pipe, json.dumps(report).encode() + b"\n")
 
     def _report(self) -> dict[str, object]:
         current = asyncio.current_task(self._loop)

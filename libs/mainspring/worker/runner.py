@@ -49,6 +49,9 @@ class Runner:
         self._threads = ThreadPoolExecutor(max_workers=arguments.slots, thread_name_prefix="handler")
         self._writer = writer
         self._running: dict[int, asyncio.Task[None]] = {}
+        #: Of those, what has not taken its first step; and what was cancelled before it.
+        self._unbegun: set[int] = set()
+        self._cancelled: set[int] = set()
         self._gate = StartGate(arguments.starts_fd)
         self._pulse = Pulse(arguments.pulse_fd, arguments.stall_after, lambda: self._running)
         self._ended: list[dict[str, Any]] = []
@@ -60,25 +63,40 @@ class Runner:
             for order in frame.get("run", ()):
                 self._start(order)
             for key in frame.get("cancel", ()):
-                if key in self._running:
-                    self._running[key].cancel()
+                self._cancel(key)
+
+    def _cancel(self, key: int) -> None:
+        if key in self._unbegun:
+            # A task that is cancelled before its first step would never say so.
+            self._cancelled.add(key)
+        elif key in self._running:
+            self._running[key].cancel()
 
     def _start(self, order: dict[str, Any]) -> None:
+        self._unbegun.add(order["key"])
         self._running[order["key"]] = asyncio.create_task(self._run(order))
         self._pulse.begin()
 
     async def _run(self, order: dict[str, Any]) -> None:
         key = order["key"]
+        self._unbegun.discard(key)
         if not self._gate.may_begin(key):
             # It runs elsewhere: the loop was blocked for too long.
             del self._running[key]
             return
-        try:
-            ending = await execute(order, self._tasks, self._database, self._threads)
-        except asyncio.CancelledError as error:
-            ending = Ending(Outcome.CANCELLED, error=attempt_error(error))
+        if key in self._cancelled:
+            self._cancelled.discard(key)
+            ending = Ending(Outcome.CANCELLED)
+        else:
+            ending = await self._execute(order)
         del self._running[key]
         self._report({"key": key, **_as_json(ending)})
+
+    async def _execute(self, order: dict[str, Any]) -> Ending:
+        try:
+            return await execute(order, self._tasks, self._database, self._threads)
+        except asyncio.CancelledError as error:
+            return Ending(Outcome.CANCELLED, error=attempt_error(error))
 
     def _report(self, ended: dict[str, Any]) -> None:
         if not self._ended:

@@ -47,7 +47,8 @@ class RunnerPool:
         self._all: set[RunnerProcess] = set()
         #: Starts of runners that nobody replaces: for one job alone, or beside runners that are all blocked.
         self._apart: set[asyncio.Task[None]] = set()
-        self._helpers = 0
+        self._helpers: set[RunnerProcess] = set()
+        self._helpers_coming = 0
         #: Attempts that no runner can begin at the moment.
         self._waiting: list[Attempt] = []
         self._is_closing = False
@@ -78,8 +79,8 @@ class RunnerPool:
         for runner, share in shares.items():
             if share:
                 runner.run(share)
-        if self._waiting and self._helpers < self._count:
-            self._helpers += 1
+        if self._waiting and len(self._helpers) + self._helpers_coming < self._count:
+            self._helpers_coming += 1
             self._begin(self._help())
 
     def runners(self) -> list[RunnerProcess]:
@@ -109,16 +110,26 @@ class RunnerPool:
 
     def runner_of(self, attempt: Attempt) -> RunnerProcess | None:
         """Where it runs; None when it waits for a runner, or has ended."""
-        return next((one for one in self._all if attempt.key in one.attempts), None)
+        return next((one for one in self._all if one.attempts.get(attempt.placement) is attempt), None)
 
     def set_stalled(self, runner: RunnerProcess, is_stalled: bool) -> None:
         """Begin nothing in a blocked runner, and what hasn't begun there elsewhere; use it again afterwards."""
         runner.is_stalled = is_stalled
-        if is_stalled and runner in self._shared:
-            self.place(runner.take_back())
-        elif not is_stalled:
-            runner.blocker = None
-            self._place_waiting()
+        if not is_stalled:
+            return
+        taken_back = runner.take_back()
+        for attempt in taken_back:
+            if attempt.stopped_by is not None:
+                self._on_ended(attempt, attempt.stopped_by, False)
+        self.place(attempt for attempt in taken_back if attempt.stopped_by is None)
+
+    def look_after_waiting(self) -> None:
+        """Place what waits; and when nothing does, and a runner that is kept turns, let helpers go."""
+        waiting, self._waiting = self._waiting, []
+        self.place(waiting)
+        if not self._waiting and any(not one.is_stalled for one in self._shared if one not in self._helpers):
+            for helper in self._helpers:
+                helper.is_worn_out.set()
 
     async def close(self) -> None:
         """End all runners and wait until they are gone."""
@@ -145,30 +156,46 @@ class RunnerPool:
                 self._share(runner)
                 if worn_out is not None:
                     self._retire(worn_out)
+                    worn_out = None
                 if await _until(runner, runner.is_worn_out):
                     worn_out = runner
-                    continue
-            cause = await asyncio.shield(runner.end)
+            cause = "worn out" if worn_out is runner else await asyncio.shield(runner.end)
             if not is_ready and cause == "exited with code 2":
                 raise Misconfigured(f"the runner can't load {', '.join(self.spec.modules)}")
             failures = 0 if boot_time() - started > SETTLED_SECONDS else failures + 1
             await asyncio.sleep(reconnect_delay(failures, random.random()) if failures else 0)  # noqa: S311
 
     async def _run_alone(self, attempt: Attempt) -> None:
-        runner = await self._start()
+        try:
+            runner = await self._start()
+        except OSError as error:
+            log.warning("no process for a job that runs alone", job_id=str(attempt.job.id), error=str(error))
+            self._on_ended(attempt, Ending(Outcome.HANDED_BACK, run_alone=True), False)
+            return
         runner.ends_when_idle = True
-        runner.attempts[attempt.key] = attempt
+        if self._is_closing or attempt.stopped_by is not None:
+            runner.close()
+            self._on_ended(attempt, attempt.stopped_by or Ending(Outcome.HANDED_BACK), False)
+            return
+        runner.reserve(attempt)
         if await _until(runner, runner.is_ready):
             runner.run([attempt])
 
     async def _help(self) -> None:
-        """Run what waits while every other runner is blocked; end when there is nothing more to help with."""
-        runner = await self._start()
+        """Run what waits while every other runner is blocked."""
+        try:
+            runner = await self._start()
+        except OSError as error:
+            log.warning("no process beside the blocked ones", error=str(error))
+            return
+        finally:
+            self._helpers_coming -= 1
+        self._helpers.add(runner)
         if await _until(runner, runner.is_ready):
             self._share(runner)
             await _until(runner, runner.is_worn_out)
             self._retire(runner)
-        self._helpers -= 1
+        self._helpers.discard(runner)
 
     def _begin(self, life: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(life)
@@ -203,7 +230,8 @@ class RunnerPool:
         self.catalogue = runner.catalogue
         self.is_ready.set()
         self._on_ready()
-        self._place_waiting()
+        waiting, self._waiting = self._waiting, []
+        self.place(waiting)
 
     def _unshare(self, runner: RunnerProcess) -> None:
         if runner in self._shared:
@@ -217,10 +245,6 @@ class RunnerPool:
         runner.ends_when_idle = True
         if not runner.attempts:
             runner.close()
-
-    def _place_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self.place(waiting)
 
     def _ended(self, runner: RunnerProcess, frame: dict[str, Any]) -> None:
         attempt = runner.attempts.pop(frame["key"], None)
@@ -237,7 +261,7 @@ async def _until(runner: RunnerProcess, event: asyncio.Event) -> bool:
     happens = asyncio.ensure_future(event.wait())
     await asyncio.wait({happens, runner.end}, return_when=asyncio.FIRST_COMPLETED)
     happens.cancel()
-    return event.is_set()
+    return event.is_set() and not runner.end.done()
 
 
 def _loss(was_ours: bool, cause: str, was_blocker: bool) -> Ending:

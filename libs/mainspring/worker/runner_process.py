@@ -84,6 +84,11 @@ class RunnerProcess:
         self._permitted_until = 0.0
 
     @property
+    def is_closed(self) -> bool:
+        """True when it was told to end."""
+        return self._writer.is_closing()
+
+    @property
     def pid(self) -> int:
         """The process's id."""
         return self._process.pid
@@ -91,17 +96,23 @@ class RunnerProcess:
     def run(self, attempts: Iterable[Attempt]) -> None:
         """Start handlers; an idle runner gets its permission first, so that none runs without.
 
-        One that is busy has a permission that ends earlier than the new leases; the next beat renews it.
+        The permission of one that is busy mostly ends earlier than the new leases; the next beat renews it.
         """
         batch = list(attempts)
         if not self.attempts:
             self._turned_at = boot_time()
-        self.attempts.update((attempt.key, attempt) for attempt in batch)
+        for attempt in batch:
+            if self.attempts.get(attempt.placement) is not attempt:
+                self.reserve(attempt)
         self.jobs += len(batch)
-        if not self._permitted_until:
+        if not self._permitted_until or min(one.trusted_until for one in batch) < self._permitted_until:
             self.permit()
-        start_tokens.issue(self._pipes.starts, [attempt.key for attempt in batch])
+        start_tokens.issue(self._pipes.starts, [attempt.placement for attempt in batch])
         write_frame(self._writer, {"run": [attempt.order() for attempt in batch]})
+
+    def reserve(self, attempt: Attempt) -> None:
+        """Count an attempt as this runner's before it can be run."""
+        self.attempts[attempt.place()] = attempt
 
     def take_back(self) -> list[Attempt]:
         """The attempts that have not begun in it, and never will."""
@@ -133,7 +144,7 @@ class RunnerProcess:
 
     def cancel(self, attempt: Attempt) -> None:
         """Ask the handler to stop."""
-        write_frame(self._writer, {"cancel": [attempt.key]})
+        write_frame(self._writer, {"cancel": [attempt.placement]})
 
     def permit(self) -> None:
         """Tell the runner's watchdog until when all its leases are surely held."""
@@ -168,6 +179,7 @@ async def start(spec: RunnerSpec, on_ended: Callable[[RunnerProcess, dict[str, A
     (watch, watching), (starts, starting), (beat, beating) = os.pipe(), os.pipe(), os.pipe()
     for end in (watching, starts, starting, beat, beating):
         os.set_blocking(end, False)
+    pipes = Pipes(watching, starting, starts, beat)
     with theirs:
         try:
             process = await asyncio.create_subprocess_exec(
@@ -181,11 +193,15 @@ async def start(spec: RunnerSpec, on_ended: Callable[[RunnerProcess, dict[str, A
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
             )
+        except OSError:
+            ours.close()
+            pipes.close()
+            raise
         finally:
             os.close(watch)
             os.close(beating)
     reader, writer = await asyncio.open_connection(sock=ours, limit=2**20)
-    runner = RunnerProcess(process, writer, Pipes(watching, starting, starts, beat))
+    runner = RunnerProcess(process, writer, pipes)
     runner.listener = asyncio.create_task(_listen(runner, reader, on_ended), name=f"runner {process.pid}")
     return runner
 

@@ -29,15 +29,18 @@ class RunnerWatch:
             if is_late:
                 # Nobody listened: that this process stood still says nothing of its runners.
                 runner.excuse()
-            if runner.attempts:
+            if runner.attempts and not runner.is_closed:
                 self._listen(runner)
             if self._is_worn_out(runner):
                 runner.is_worn_out.set()
+        self._pool.look_after_waiting()
         return Pass()
 
     def _listen(self, runner: RunnerProcess) -> None:
         stalls = runner.listen()
         is_stalled = runner.silent_for() > self._pool.spec.stall_after
+        if not is_stalled:
+            runner.blocker = None
         if is_stalled != runner.is_stalled:
             self._pool.set_stalled(runner, is_stalled)
         for stall in stalls:

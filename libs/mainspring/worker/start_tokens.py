@@ -12,10 +12,11 @@ import struct
 from collections.abc import Iterable
 
 _TOKEN = struct.Struct("q")
-#: As many as are written in one indivisible piece (4,096 bytes).
-_PIECE = 512
-#: What a pipe of 64 KiB holds for certain: a worker has at most so many slots.
-MOST = 8_000
+#: As many as are written in one piece: half a page.
+_PIECE = 256
+#: What a pipe of 16 pages holds for certain: a write that doesn't fit into the rest of a page takes another one, so
+#: half of each may stay empty. A worker has at most so many slots.
+MOST = 4_000
 
 
 def issue(pipe: int, keys: Iterable[int]) -> None:

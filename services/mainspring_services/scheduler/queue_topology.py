@@ -33,9 +33,11 @@ class QueueTopology:
         for queue in queues:
             await self.declare_queue(queue)
 
-    async def mark_epoch(self, epoch: Epoch) -> None:
-        """Declare the epoch's queue: the last step, so that a crash before it is noticed."""
-        await declare_plain(await self._connected(), topology.epoch_queue(str(epoch.id)))
+    async def mark_epoch(self, epoch: Epoch, old: Epoch) -> None:
+        """Declare the epoch's queue: the last step, so that a crash before it is noticed. The old one's goes."""
+        link = await self._connected()
+        await declare_plain(link, topology.epoch_queue(str(epoch.id)))
+        await delete_queues(link, [topology.epoch_queue(str(old.id)).name])
 
     async def look(self, epoch: Epoch) -> Presence:
         """Look at every queue that should be there; the epoch's own is missing after amnesia."""
@@ -44,19 +46,18 @@ class QueueTopology:
             names += [topology.due_queue(queue), topology.work_queue(queue)]
         return await look_at(await self._connected(), names)
 
-    async def delete_leaderless(self, empty: Sequence[str]) -> list[str]:
-        """Delete those of these empty queues that have lost their leader; returns their names.
-
-        Only while some queue does answer: where none does, the broker's nodes lack a majority, which comes back.
-        """
+    async def leaderless(self, names: Sequence[str]) -> list[str]:
+        """Those of these queues, which should be empty, that gave no answer."""
         link = await self._connected()
-        dead = await leaderless(link, empty)
-        if dead and len(dead) < len(empty):
+        silent = await leaderless(link, names)
+        if silent:
             # A question without an answer blocks its channel: go on with a connection that has none.
             await link.close()
-            await delete_queues(await self._connected(), dead)
-            return dead
-        return []
+        return silent
+
+    async def delete(self, names: Sequence[str]) -> None:
+        """Delete queues, with whatever may be in them."""
+        await delete_queues(await self._connected(), names)
 
     def forget(self, queue: str) -> None:
         """Declare this queue again before its next release."""

@@ -28,6 +28,11 @@ from mainspring_services.scheduler.queue_topology import QueueTopology
 
 log = get_logger(__name__)
 RETRY_OVERDUE = timedelta(seconds=5)
+#: For so long after its beginning an epoch's queues may be missing.
+BEING_DECLARED = timedelta(seconds=4)
+#: For how long a queue is silent before it counts as lost; and where more than half of those asked are.
+SILENT = timedelta(seconds=15)
+MOSTLY_SILENT = timedelta(seconds=60)
 #: Queues that are asked for their leader in one pass.
 ASKED_AT_ONCE = 20
 
@@ -47,6 +52,9 @@ class ReconcileEpoch:
         missing = (await self.topology.look(epoch)).missing if is_current else ["(another topology version)"]
         if not missing:
             return Pass()
+        if is_current and epoch.age < BEING_DECLARED:
+            # Another scheduler has begun this epoch and is still at it; should it have died, the next pass goes on.
+            return Pass()
         log.warning("the broker lacks queues: a new epoch begins", missing=missing[:5], count=len(missing))
         return Pass(done=await self._begin(epoch), again=True)
 
@@ -57,7 +65,7 @@ class ReconcileEpoch:
             return 0
         await self.topology.declare_all(queue.name for queue in await self.database.run(fleet.queues))
         moved = await self._reschedule()
-        await self.topology.mark_epoch(epoch)
+        await self.topology.mark_epoch(epoch, old)
         metrics.RECONCILED.labels("amnesia").inc(moved)
         metrics.RECOVERY_SECONDS.observe(time.monotonic() - started)
         log.info("the new epoch has begun", jobs_scheduled_again=moved)
@@ -75,7 +83,9 @@ class ReconcileEpoch:
 class ReconcileLeaders:
     """Deletes queues that exist and have lost their leader: what is missing is what ``ReconcileEpoch`` makes again.
 
-    A few queues a pass, in turn, and only those that hold no message: one that holds some has shown that it works.
+    A few queues a pass, in turn, of those that show no message. One silence proves nothing, and while most are silent
+    it is the broker's nodes that lack a majority: a queue goes when it was silent for SILENT, or MOSTLY_SILENT then.
+    What a person may still want, dead and unreadable messages, is never deleted.
     """
 
     def __init__(self, database: Database, topology: QueueTopology, leadership: Leadership) -> None:
@@ -83,20 +93,38 @@ class ReconcileLeaders:
         self._topology = topology
         self._leadership = leadership
         self._last = ""
+        #: Since when each of these has been silent, by the monotonic clock.
+        self._silent: dict[str, float] = {}
 
     async def run_once(self) -> Pass:
-        """Ask the next few queues."""
+        """Ask the next few queues, and those that were silent."""
         if not self._leadership.is_held:
+            self._silent = {}
             return Pass()
-        empty = sorted((await self._topology.look(await self._database.run(reconcile.epoch))).empty)
-        later = [name for name in empty if name > self._last]
-        asked = (later + [name for name in empty if name not in later])[:ASKED_AT_ONCE]
+        asked = await self._choose()
+        silent = await self._topology.leaderless(asked)
+        now = time.monotonic()
+        self._silent = {name: self._silent.get(name, now) for name in silent}
+        patience = SILENT if 2 * len(silent) <= len(asked) else MOSTLY_SILENT
+        lost = [name for name, since in self._silent.items() if now - since > patience.total_seconds()]
+        if not lost:
+            return Pass()
+        async with self._leadership.transaction() as connection:
+            if connection is None:
+                return Pass()
+        await self._topology.delete(lost)
+        log.error("queues had lost their leader and were deleted; they will be made again", queues=lost)
+        metrics.LEADERLESS.inc(len(lost))
+        self._silent = {}
+        return Pass(done=len(lost))
+
+    async def _choose(self) -> list[str]:
+        epoch = await self._database.run(reconcile.epoch)
+        empty = [name for name in (await self._topology.look(epoch)).empty if topology.holds_hints(name)]
+        later = sorted(name for name in empty if name > self._last)
+        asked = (later + sorted(set(empty) - set(later)))[:ASKED_AT_ONCE]
         self._last = asked[-1] if asked else ""
-        deleted = await self._topology.delete_leaderless(asked)
-        if deleted:
-            log.error("queues had lost their leader and were deleted; they will be made again", queues=deleted)
-            metrics.LEADERLESS.inc(len(deleted))
-        return Pass(done=len(deleted))
+        return sorted({*asked, *(name for name in self._silent if name in empty)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class WorkerSettings(Settings):
     #: What a handler gets between being told to stop and the end of its process, in seconds.
     kill_grace: float = Field(default=2.0, gt=0)
     #: After so long without a turn of its event loop a runner is given nothing more until it turns again, in seconds.
-    stall: float = Field(default=1.0, gt=0)
+    stall: float = Field(default=1.0, ge=0.75)
     #: After so many jobs a runner is replaced by a new one, and ends with its last handler; 0: never.
     recycle_jobs: int = Field(default=0, ge=0)
     #: From so much memory on (resident, in MiB; Linux only) likewise; 0: never.

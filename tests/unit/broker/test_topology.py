@@ -47,8 +47,8 @@ def test_what_a_queue_sets_aside_goes_to_an_exchange_that_exists(queue):
     assert queue.arguments["x-overflow"] == "reject-publish"
 
 
-def test_the_epoch_queue_holds_nothing_and_needs_no_argument():
-    assert epoch_queue("abc").arguments == {}
+def test_the_epoch_queue_is_on_as_many_nodes_as_the_others():
+    assert epoch_queue("abc").arguments["x-queue-type"] == "quorum"
     assert epoch_queue("abc").name != epoch_queue("abd").name
 
 

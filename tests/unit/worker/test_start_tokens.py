@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from mainspring.worker import start_tokens
+from mainspring.worker.attempt import Attempt
 from mainspring.worker.start_tokens import StartGate
 
 
@@ -72,3 +74,10 @@ def test_runner_and_supervisor_never_take_the_same(pipe):
     supervisor.join()
     assert not begun & taken_back
     assert begun | taken_back == set(range(start_tokens.MOST))
+
+
+def test_an_attempt_that_is_placed_again_has_another_name():
+    job = SimpleNamespace()
+    one = Attempt(job, None, None, 0.0)
+    first = one.place()
+    assert one.place() not in (first, one.key)

@@ -21,7 +21,10 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS first
 WHERE NOT queues.paused AND queues.backs_off_until < (SELECT clock_timestamp()) - $1::interval
-    AND usage.enqueued + usage.admitted + coalesce(usage.running, 0) = 0
+    AND usage.enqueued + usage.admitted = 0
+    AND NOT EXISTS (
+        SELECT FROM mainspring.live_jobs WHERE live_jobs.queue = queues.name AND live_jobs.state = 'running'
+    )
 LIMIT 20
 
 -- name: unclaimed_and_not_sent_again

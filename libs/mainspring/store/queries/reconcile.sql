@@ -1,5 +1,5 @@
 -- name: epoch
-SELECT epoch, topology_version FROM mainspring.broker_epoch
+SELECT epoch, topology_version, clock_timestamp() - changed_at AS age FROM mainspring.broker_epoch
 
 -- name: change_epoch
 -- Compare and set: of many schedulers that noticed, one goes on.
