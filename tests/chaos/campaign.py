@@ -21,7 +21,7 @@ from .checker import Report
 from .plan import Plan
 
 Line = dict[str, Any]
-MUST_BE_0 = [field.name for field in fields(Report)[4:]] + ["stops_not_clean"]
+MUST_BE_0 = [field.name for field in fields(Report)[4:]] + ["stops_not_clean", "deaths"]
 HEAD = ["mix", "jobs", "faults", "seed", "all counters 0?", "seconds", "commit"]
 
 

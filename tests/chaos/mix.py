@@ -18,6 +18,8 @@ class Mix:
     clocks: bool = False
     #: Whether services of an older release run beside those of this one.
     versions: bool = False
+    #: Whether the services reach each server through a proxy that can misbehave.
+    network: bool = False
 
 
 ONE = Mix()
@@ -27,5 +29,6 @@ MIXES: dict[str, Mix] = {
     "standby": Mix(postgres="standby"),
     "clocks": Mix(clocks=True),
     "versions": Mix(versions=True),
+    "network": Mix(network=True),
     "all": Mix(broker="cluster", postgres="standby", clocks=True, versions=True),
 }

@@ -1,4 +1,4 @@
-"""The faults that only some mixes have: a cluster's nodes, a standby that takes over, clocks, releases."""
+"""The faults that only some mixes have: a cluster's nodes, a standby that takes over, clocks, releases, a network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mainspring.devstack import RabbitMQ
+from tests.tools.tcp_proxy import FAIR, Weather
 
 from .mix import Mix
 from .registry import fault
@@ -31,6 +32,23 @@ def _has_clocks(mix: Mix) -> bool:
 
 def _has_versions(mix: Mix) -> bool:
     return mix.versions
+
+
+def _has_network(mix: Mix) -> bool:
+    return mix.network
+
+
+def _under(world: World, dice: random.Random, weather: Weather) -> None:
+    """One of the two servers is reached in this weather for some seconds; then its connections begin anew.
+
+    What was swallowed is gone for good, which no real network does to a connection that lives on.
+    """
+    proxy = dice.choice(world.proxies)
+    proxy.weather = weather
+    time.sleep(dice.uniform(1, 8))
+    proxy.weather = FAIR
+    if weather.swallows_requests or weather.swallows_answers:
+        proxy.cut(reset=dice.random() < 0.5)
 
 
 def _node(world: World, dice: random.Random) -> RabbitMQ:
@@ -107,3 +125,44 @@ def swap_version(world: World, dice: random.Random) -> None:
 def migrate_again(world: World, dice: random.Random) -> None:
     """`mainspring migrate` while work goes on, also that of the older release."""
     world.migrate(is_old=dice.random() < 0.5)
+
+
+@fault(_has_network)
+def lose_requests(world: World, dice: random.Random) -> None:
+    """What services send to a server is swallowed: they believe that it arrived."""
+    _under(world, dice, Weather(swallows_requests=True))
+
+
+@fault(_has_network)
+def lose_answers(world: World, dice: random.Random) -> None:
+    """What a server answers is swallowed: it was done, and nobody hears of it."""
+    _under(world, dice, Weather(swallows_answers=True))
+
+
+@fault(_has_network)
+def delay_network(world: World, dice: random.Random) -> None:
+    """Every chunk is late."""
+    _under(world, dice, Weather(delay=dice.uniform(0.05, 1)))
+
+
+@fault(_has_network)
+def trickle_network(world: World, dice: random.Random) -> None:
+    """Few bytes a second come through."""
+    _under(world, dice, Weather(rate=dice.randint(1, 20) * 1000))
+
+
+@fault(_has_network)
+def refuse_network(world: World, dice: random.Random) -> None:
+    """Every connection is cut, and new ones are refused for a while."""
+    proxy = dice.choice(world.proxies)
+    proxy.weather = Weather(refuses=True)
+    proxy.cut()
+    time.sleep(dice.uniform(0, 6))
+    proxy.weather = FAIR
+
+
+@fault(_has_network)
+def reset_network(world: World, _: random.Random) -> None:
+    """Every connection to either server is reset."""
+    for proxy in world.proxies:
+        proxy.cut(reset=True)

@@ -51,8 +51,8 @@ class Outcome:
 
     @property
     def is_clean(self) -> bool:
-        """True when it found nothing wrong."""
-        return self.report.is_clean and not self.bad_stops
+        """True when it found nothing wrong, and no process ended that wasn't made to."""
+        return self.report.is_clean and not self.bad_stops and (self.deaths == 0 or self.plan.chance > 0)
 
     def figures(self) -> dict[str, Any]:
         """The last line."""

@@ -43,6 +43,17 @@ def test_every_kind_of_fault_loses_nothing_and_doubles_nothing(half: int, monkey
     assert outcome.report.accepted == 120
 
 
+@pytest.mark.timeout(400)
+def test_every_kind_of_network_trouble_loses_nothing_and_doubles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAINSPRING_DATABASE_URL", "MAINSPRING_AMQP_URL"):
+        monkeypatch.delenv(name, raising=False)
+    names = sorted(set(kinds(MIXES["network"])) - set(kinds(ONE)))
+    assert len(names) == 6
+    outcome = run(Plan(jobs=80, seed=6, mix="network"), names)
+    assert outcome.is_clean, json.dumps(outcome.figures())
+    assert outcome.deaths == 0
+
+
 @pytest.mark.timeout(300)
 def test_a_process_that_dies_at_any_step_or_is_lied_to_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAINSPRING_DATABASE_URL", "MAINSPRING_AMQP_URL"):

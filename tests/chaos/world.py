@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import httpx
 from mainspring.devstack import DevstackError
 from mainspring.devstack.fleet import Fleet, ServiceProcess, open_fleet
 from mainspring.fault_points import CRASHES, LIES, VARIABLE
+from tests.tools.tcp_proxy import TcpProxy, proxied
 
 from . import clocks, old_release
 from .checker import LIMIT
@@ -49,6 +50,8 @@ class World:
         self.hands = threading.RLock()
         self.deaths = 0
         self.clocks, self._old = clocks, old
+        #: Before each server, in a mix with a network.
+        self.proxies: list[TcpProxy] = []
         #: The services that run the older release.
         self._outdated: set[ServiceProcess] = set()
         self._http = httpx.Client(timeout=10)
@@ -249,16 +252,18 @@ def open_world(chance: float = 0.0, mix: Mix = ONE, old_revision: str = "") -> I
     ``old_revision``: the commit of the older release, in a mix with versions; the one before this release if empty.
     """
     say("starting the servers and eight services …")
-    with (
-        open_servers(mix) as servers,
-        open_fleet(servers.environment(), servers.folder, "chaos") as fleet,
-        closing(Clocks(servers.folder)) if mix.clocks else nullcontext() as own_clocks,
-    ):
+    with ExitStack() as closing_all:
+        servers = closing_all.enter_context(open_servers(mix))
+        proxies = [closing_all.enter_context(proxied(url)) for url in servers.environment().values() if mix.network]
+        urls = dict(zip(servers.environment(), (url for _, url in proxies), strict=False)) or servers.environment()
+        fleet = closing_all.enter_context(open_fleet(urls, servers.folder, "chaos"))
+        own_clocks = closing_all.enter_context(closing(Clocks(servers.folder))) if mix.clocks else None
         if chance:
             points = [f"{step}={chance}" for step in sorted(CRASHES | LIES)]
             fleet.set_environment(VARIABLE, ",".join(points))
         old = old_release.unpack(servers.folder, old_revision) if mix.versions else None
         world = World(servers, fleet, own_clocks, old)
+        world.proxies = [proxy for proxy, _ in proxies]
         try:
             world.start()
             world.insist("PUT", "/v1/queues/narrow", json={"concurrency": LIMIT})

@@ -86,7 +86,7 @@ async def test_p04_claims_stay_quick_beside_a_transaction_that_stays_open(databa
     async with database.connection() as holder:
         await holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         await holder.fetchval("SELECT count(*) FROM mainspring.live_jobs")
-        for _ in range(300):
+        for _ in range(200):
             await cycle()
         during = [await cycle() for _ in range(60)]
         await holder.execute("ROLLBACK")

@@ -82,24 +82,8 @@ def lost_confirms(network: Network) -> None:
     network.rabbitmq.weather = Weather(swallows_answers=True)
 
 
-def lost_messages(network: Network) -> None:
-    network.rabbitmq.weather = Weather(swallows_requests=True)
-
-
 def lost_replies(network: Network) -> None:
     network.postgres.weather = Weather(swallows_answers=True)
-
-
-def lost_statements(network: Network) -> None:
-    network.postgres.weather = Weather(swallows_requests=True)
-
-
-def slow_servers(network: Network) -> None:
-    network.postgres.weather = network.rabbitmq.weather = Weather(delay=0.2)
-
-
-def trickle(network: Network) -> None:
-    network.rabbitmq.weather = Weather(rate=2000)
 
 
 def resets(network: Network) -> None:
@@ -110,15 +94,7 @@ def resets(network: Network) -> None:
 
 #: And within how many seconds of its end all jobs have. What the broker believes to have delivered comes again when the
 #: connection ends, or is found by time.
-TROUBLE = {
-    lost_confirms: 45,
-    lost_messages: 45,
-    lost_replies: 20,
-    lost_statements: 20,
-    slow_servers: 20,
-    trickle: 20,
-    resets: 20,
-}
+TROUBLE = {lost_confirms: 45, lost_replies: 20, resets: 20}
 
 
 @pytest.mark.timeout(150)

@@ -40,6 +40,7 @@ def pooled(stack: Stack, database_url: str, vhost_url: str, pooled_url: str) -> 
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize("pooled_url", [""], indirect=True)
 def test_p05_five_hundred_jobs_run_through_two_server_connections(pooled: System) -> None:
     for _ in range(3):
         pooled.worker(slots=7, runners=1)

@@ -79,6 +79,10 @@ def _changes() -> Iterator[set[str]]:
         yield {path for _, path in changes}
 
 
+#: Lines of the worker's log that say why it ended: each of its runners has one, and what follows on the stop.
+TAIL = 8 + 2 * (os.cpu_count() or 1)
+
+
 def _keep(fleet: Fleet, worker: ServiceProcess, changes: Iterator[set[str]]) -> None:
     """Until Ctrl-C. A worker that can't load what is being written waits for the next change."""
     is_lost = False
@@ -88,7 +92,7 @@ def _keep(fleet: Fleet, worker: ServiceProcess, changes: Iterator[set[str]]) -> 
             is_lost = False
         _check_others(fleet, worker)
         if not worker.is_running and not is_lost:
-            say(f"the worker has ended; it starts again with the next change:\n{worker.log_tail(8)}")
+            say(f"the worker has ended; it starts again with the next change:\n{worker.log_tail(TAIL)}")
             is_lost = True
 
 

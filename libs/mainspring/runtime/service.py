@@ -65,7 +65,13 @@ class Service:
         if failure is None:
             return
         self._failure = self._failure or failure
-        log.error("background task ended by surprise", task=task.get_name(), exc_info=failure)
+        is_ours = isinstance(failure, MainspringError)
+        log.error(
+            "background task ended by surprise",
+            task=task.get_name(),
+            error=str(failure),
+            exc_info=None if is_ours else failure,
+        )
         self.stopping.set()
 
     async def wait_for_stop(self) -> None:
