@@ -91,7 +91,7 @@ def test_a_queue_that_has_lost_its_leader_is_made_again(own_system: System) -> N
     own_system.scheduler.start()
     job_id = own_system.submit("fleet.effect", queue="stuck")
     own_system.worker(queues="stuck")
-    own_system.until(lambda: "had lost their leader" in own_system.scheduler.log_tail(2000), 60, "the probe")
+    own_system.until(lambda: "had lost their leader" in own_system.scheduler.log_tail(2000), 90, "the probe")
     assert own_system.final(job_id, 60)["state"] == "succeeded"
     assert own_system.count("SELECT count(*) FROM effects") == 2
 

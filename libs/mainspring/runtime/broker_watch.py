@@ -13,7 +13,7 @@ from mainspring.broker.probe import publish_nowhere
 from mainspring.domain.errors import BrokerUnavailable
 from mainspring.runtime.loop import Pass
 
-WATCH_SECONDS = 2.0
+WATCH_SECONDS = 5.0
 ALARM = "RabbitMQ takes no messages: an alarm of its memory or disk"
 
 

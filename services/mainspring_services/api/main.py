@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import cast
 
+from mainspring.runtime.broker_watch import WATCH_SECONDS as BROKER_SECONDS
 from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.health import listen, server_for
 from mainspring.runtime.key_ring import REFRESH_SECONDS as KEYS_SECONDS
@@ -54,7 +55,7 @@ async def serve(service: Service) -> None:
         if "amqp_url" in settings.model_fields_set:
             # It accepts jobs without the broker: what is wrong there is shown, and it stays ready.
             broker = BrokerWatch(settings.amqp_url, NAME, partial(service.health.note, "rabbitmq"))
-            service.start_loops([Loop("rabbitmq", broker.run_once, WATCH_SECONDS)])
+            service.start_loops([Loop("rabbitmq", broker.run_once, BROKER_SECONDS)])
         service.guard(
             "http",
             server_for(make_app(parts, settings), h11_max_incomplete_event_size=65_536, **tls).serve_on(listener),

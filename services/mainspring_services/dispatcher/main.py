@@ -6,6 +6,7 @@ from typing import cast
 
 from mainspring.broker.consumer import Consumer
 from mainspring.broker.publisher import Publisher
+from mainspring.runtime.broker_watch import WATCH_SECONDS as BROKER_SECONDS
 from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
@@ -50,7 +51,7 @@ async def serve(service: Service) -> None:
                 Loop("watch_fleet", watch.run_once, settings.watch_interval),
                 Loop("consume", ConsumeOrNot(consumer, view, service.health, settings.silence).run_once, 0.2),
                 Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
-                Loop("rabbitmq", broker.run_once, WATCH_SECONDS),
+                Loop("rabbitmq", broker.run_once, BROKER_SECONDS),
             ]
         )
         await service.wait_for_stop()

@@ -8,6 +8,7 @@ from typing import cast
 
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Unavailable
+from mainspring.runtime.broker_watch import WATCH_SECONDS as BROKER_SECONDS
 from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.leader import RENEW_SECONDS, Leadership
 from mainspring.runtime.loop import Loop, Pass
@@ -32,6 +33,8 @@ from mainspring_services.scheduler.settings import SchedulerSettings
 NAME = "scheduler"
 #: How often the release scans from the start: finds jobs of transactions that committed late.
 SWEEP_SECONDS = 5.0
+#: How often some queues are asked for their leader: a question costs the broker a channel.
+LEADERS_SECONDS = 5.0
 
 
 async def serve(service: Service) -> None:
@@ -49,7 +52,7 @@ async def serve(service: Service) -> None:
         service.start_loops(
             [
                 Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
-                Loop("rabbitmq", broker.run_once, WATCH_SECONDS),
+                Loop("rabbitmq", broker.run_once, BROKER_SECONDS),
             ]
         )
         service.guard("listen", listen(settings.direct_url, NAME, DUE_CHANNEL, releases.wake_up))
@@ -104,7 +107,7 @@ def _loops(
         Loop("republish_outbox", republish.run_once, 1.0),
         Loop("reclaim_expired", reclaim.run_once, settings.reclaim_interval),
         Loop("reconcile_epoch", epoch.run_once, settings.probe_interval),
-        Loop("reconcile_leaders", leaders.run_once, settings.probe_interval),
+        Loop("reconcile_leaders", leaders.run_once, LEADERS_SECONDS),
         Loop("reconcile_messages", messages.run_once, 1.0),
         Loop("sweep", sweep, SWEEP_SECONDS),
         Loop("leadership", leadership.renew, RENEW_SECONDS),

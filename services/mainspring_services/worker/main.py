@@ -12,6 +12,7 @@ from mainspring.broker import topology
 from mainspring.broker.consumer import Consumer
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Misconfigured
+from mainspring.runtime.broker_watch import WATCH_SECONDS as BROKER_SECONDS
 from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
@@ -55,7 +56,7 @@ async def serve(service: Service) -> None:
         intake = Intake(database, publisher, slots, claimant, settings.terms())
         broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
         consumer = _start(service, settings, database, slots, intake, show)
-        service.start_loops([Loop("rabbitmq", broker.run_once, WATCH_SECONDS)])
+        service.start_loops([Loop("rabbitmq", broker.run_once, BROKER_SECONDS)])
         await service.wait_for_stop()
         await consumer.stop_consuming()
         await intake.stop()
