@@ -19,7 +19,7 @@ from .debian import program
 
 CONFIG = """
 [databases]
-* = host={host} port={port}
+* = user={user} host={host} port={port}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {listen}
@@ -42,17 +42,9 @@ def pgbouncer(database_url: str, *, connections: int, more: str = "") -> Iterato
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config = folder / "pgbouncer.ini"
-        config.write_text(
-            CONFIG.format(
-                # Its databases are named like those behind it; it logs in as the URL does.
-                host=url.hostname,
-                port=url.port,
-                listen=listen,
-                connections=connections,
-                folder=folder,
-                more=more,
-            ).replace("* = ", f"* = user={url.username} ")
-        )
+        # Its databases are named like those behind it; it logs in as the URL does.
+        values = {"user": url.username, "host": url.hostname, "port": url.port, "listen": listen, "folder": folder}
+        config.write_text(CONFIG.format(**values, connections=connections, more=more))
         folder.chmod(0o777)
         command = [str(executable), "-q", str(config)]
         # It refuses to run as root.

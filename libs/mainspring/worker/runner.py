@@ -83,6 +83,7 @@ class Runner:
         if not self._gate.may_begin(key):
             # It runs elsewhere: the loop was blocked for too long.
             del self._running[key]
+            self._cancelled.discard(key)
             return
         if key in self._cancelled:
             self._cancelled.discard(key)

@@ -122,11 +122,11 @@ class RunnerPool:
             if attempt.stopped_by is not None:
                 self._on_ended(attempt, attempt.stopped_by, False)
         self.place(attempt for attempt in taken_back if attempt.stopped_by is None)
+        _close_if_done(runner)
 
     def look_after_waiting(self) -> None:
         """Place what waits; and when nothing does, and a runner that is kept turns, let helpers go."""
-        waiting, self._waiting = self._waiting, []
-        self.place(waiting)
+        self._place_waiting()
         if not self._waiting and any(not one.is_stalled for one in self._shared if one not in self._helpers):
             for helper in self._helpers:
                 helper.is_worn_out.set()
@@ -179,6 +179,8 @@ class RunnerPool:
             return
         runner.reserve(attempt)
         if await _until(runner, runner.is_ready):
+            # Until now it loaded the modules: its loop owed nobody a turn.
+            runner.excuse()
             runner.run([attempt])
 
     async def _help(self) -> None:
@@ -230,6 +232,9 @@ class RunnerPool:
         self.catalogue = runner.catalogue
         self.is_ready.set()
         self._on_ready()
+        self._place_waiting()
+
+    def _place_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         self.place(waiting)
 
@@ -243,8 +248,7 @@ class RunnerPool:
         """Give it nothing more, and let it end with the last handler that runs in it."""
         self._unshare(runner)
         runner.ends_when_idle = True
-        if not runner.attempts:
-            runner.close()
+        _close_if_done(runner)
 
     def _ended(self, runner: RunnerProcess, frame: dict[str, Any]) -> None:
         attempt = runner.attempts.pop(frame["key"], None)
@@ -252,8 +256,12 @@ class RunnerPool:
             return
         ending, is_committed = ending_from(frame)
         self._on_ended(attempt, ending, is_committed)
-        if runner.ends_when_idle and not runner.attempts:
-            runner.close()
+        _close_if_done(runner)
+
+
+def _close_if_done(runner: RunnerProcess) -> None:
+    if runner.ends_when_idle and not runner.attempts:
+        runner.close()
 
 
 async def _until(runner: RunnerProcess, event: asyncio.Event) -> bool:
