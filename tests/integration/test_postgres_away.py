@@ -89,8 +89,11 @@ def readiness(away: System) -> tuple[set[int], set[int]]:
     ready, alive = set(), set()
     for one in away.fleet.services:
         base = f"http://127.0.0.1:{one.port}"
-        ready.add(httpx.get(f"{base}/readyz", timeout=5).status_code)
-        alive.add(httpx.get(f"{base}/livez", timeout=5).status_code)
+        for statuses, page in ((ready, "readyz"), (alive, "livez")):
+            try:
+                statuses.add(httpx.get(f"{base}/{page}", timeout=5).status_code)
+            except httpx.ConnectError:
+                statuses.add(0)  # it is only beginning
     return ready, alive
 
 
@@ -104,6 +107,29 @@ def test_p06_readiness_says_that_postgres_takes_no_writes_and_liveness_stays(awa
     finally:
         set_read_only(breakable, "off")
     away.until(lambda: readiness(away) == ({200}, {200}), 10)
+
+
+def test_p06_services_begin_and_stop_while_postgres_takes_no_writes(away: System, breakable: Stack) -> None:
+    services = away.fleet.services
+    assert [one.stop() for one in services] == [0] * len(services)
+    set_read_only(breakable, "on")
+    try:
+        for one in services:
+            one.start()
+        away.until(lambda: readiness(away) == ({503}, {200}), 20)
+        time.sleep(2)  # long enough for the first write of each
+        assert all(one.is_running for one in services)
+    finally:
+        set_read_only(breakable, "off")
+    away.until(lambda: readiness(away) == ({200}, {200}), 20)
+    set_read_only(breakable, "on")
+    try:
+        assert [one.stop() for one in services] == [0] * len(services)
+    finally:
+        set_read_only(breakable, "off")
+        for one in services:
+            one.start()
+    away.until(lambda: readiness(away) == ({200}, {200}), 20)
 
 
 def test_p06_readiness_says_that_postgres_hangs(away: System, breakable: Stack) -> None:

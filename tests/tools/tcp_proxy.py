@@ -83,11 +83,14 @@ class TcpProxy:
 
     async def _cut(self, reset: bool) -> None:
         for writer in list(self._writers):
-            if reset:
-                # Linger for no time: the other end gets a reset and not an end.
+            if not reset:
+                writer.close()
+                continue
+            # Linger for no time: the other end gets a reset and not an end. One that has ended already has no socket.
+            with contextlib.suppress(OSError):
                 linger = struct.pack("ii", 1, 0)
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            writer.transport.abort() if reset else writer.close()
+            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1

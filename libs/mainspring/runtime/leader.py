@@ -12,7 +12,6 @@ import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-from mainspring.domain.errors import DatabaseUnavailable
 from mainspring.runtime.loop import Pass
 from mainspring.store import fleet
 from mainspring.store.pool import Conn, Database
@@ -56,6 +55,5 @@ class Leadership:
             yield connection if is_ours else None
 
     async def give_up(self) -> None:
-        """Let another process take over at once."""
-        with contextlib.suppress(DatabaseUnavailable):
-            await self._database.run(lambda connection: fleet.give_up_leadership(connection, self._duty, self._holder))
+        """Let another process take over at once. Raises DatabaseUnavailable."""
+        await self._database.run(lambda connection: fleet.give_up_leadership(connection, self._duty, self._holder))

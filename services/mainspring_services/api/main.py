@@ -11,6 +11,7 @@ from mainspring.runtime.health import listen, server_for
 from mainspring.runtime.key_ring import REFRESH_SECONDS as KEYS_SECONDS
 from mainspring.runtime.key_ring import KeyRing
 from mainspring.runtime.loop import Loop
+from mainspring.runtime.patience import when_available
 from mainspring.runtime.payload_schema import REFRESH_SECONDS, PayloadSchemas
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
@@ -38,9 +39,9 @@ async def serve(service: Service) -> None:
     async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
         wake = Wake(database)
         schemas = PayloadSchemas(database)
-        await schemas.run_once()
+        await when_available(schemas.run_once)
         keys = KeyRing(database, is_off=settings.auth == "off", is_open=settings.is_open)
-        await keys.run_once()
+        await when_available(keys.run_once)
         settings.check_access(has_keys=keys.has_keys)
         feed = EventFeed(database)
         parts = ApiState(database, wake, Submitter(database, wake), schemas, keys, feed, service.health)

@@ -9,6 +9,7 @@ from mainspring.broker.publisher import Publisher
 from mainspring.runtime.broker_watch import WATCH_SECONDS as BROKER_SECONDS
 from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.loop import Loop
+from mainspring.runtime.patience import when_available
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
@@ -43,7 +44,7 @@ async def serve(service: Service) -> None:
         )
         watch = WatchFleet(database, view)
         broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
-        await watch.run_once()
+        await when_available(watch.run_once)
         service.health.broker("not connected yet")
         service.guard("consumer", consumer.run())
         service.start_loops(

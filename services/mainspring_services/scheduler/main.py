@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import timedelta
 from typing import cast
 
 from mainspring.broker.publisher import Publisher
-from mainspring.domain.errors import Unavailable
 from mainspring.runtime.broker_watch import WATCH_SECONDS as BROKER_SECONDS
 from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.leader import RENEW_SECONDS, Leadership
 from mainspring.runtime.loop import Loop, Pass
+from mainspring.runtime.patience import if_available
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
@@ -58,9 +57,8 @@ async def serve(service: Service) -> None:
         service.guard("listen", listen(settings.direct_url, NAME, DUE_CHANNEL, releases.wake_up))
         await service.wait_for_stop()
         await service.stop_tasks()
-        with contextlib.suppress(Unavailable):
-            await releases.forget_published()
-        await leadership.give_up()
+        await if_available(releases.forget_published)
+        await if_available(leadership.give_up)
         await publisher.close()
         await topology.close()
         await broker.close()

@@ -15,6 +15,7 @@ from mainspring.domain.errors import Misconfigured
 from mainspring.runtime.broker_watch import WATCH_SECONDS as BROKER_SECONDS
 from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.loop import Loop
+from mainspring.runtime.patience import if_available, when_available
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
@@ -50,8 +51,7 @@ async def serve(service: Service) -> None:
         service.guard("runners", slots.pool.keep())
         await slots.pool.is_ready.wait()
         show = _show(settings, database, slots)
-        await database.run(lambda connection: fleet.upsert_tasks(connection, slots.pool.catalogue, show.version))
-        await database.run(lambda connection: fleet.make_queues(connection, show.queues))
+        await when_available(lambda: _introduce(database, slots, show))
         claimant = Claimant(show.worker_id, show.tasks)
         intake = Intake(database, publisher, slots, claimant, settings.terms())
         broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
@@ -62,9 +62,16 @@ async def serve(service: Service) -> None:
         await intake.stop()
         await slots.stop_all(settings.stop_grace)
         await service.stop_tasks()
-        await database.run(lambda connection: fleet.forget_worker(connection, show.worker_id))
+        await if_available(
+            lambda: database.run(lambda connection: fleet.forget_worker(connection, show.worker_id)),
+        )
         await publisher.close()
         await broker.close()
+
+
+async def _introduce(database: Database, slots: Slots, show: ShowWorker) -> None:
+    await database.run(lambda connection: fleet.upsert_tasks(connection, slots.pool.catalogue, show.version))
+    await database.run(lambda connection: fleet.make_queues(connection, show.queues))
 
 
 def _slots(settings: WorkerSettings, reporter: Reporter) -> Slots:
