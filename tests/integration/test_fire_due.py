@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from mainspring.domain.calendar import Calendar
 from mainspring.domain.definition import ScheduleDefinition
+from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.states import State
-from mainspring.store import fleet, schedules
+from mainspring.runtime import calendar_changes, schedule_changes
+from mainspring.store import fires, fleet, schedules
 from mainspring.store.pool import Database
 from mainspring_services.scheduler.fire_due import FireDue
 
@@ -21,10 +24,7 @@ from .rows import put_job
 async def save(database: Database, name: str, **fields: Any) -> None:
     definition = ScheduleDefinition(name, "t", **{"overlap": Overlap.ALLOW, **fields})
 
-    async def work(connection: Any) -> None:
-        await schedules.save(connection, definition, await fleet.now(connection))
-
-    await database.run_in_transaction(work)
+    await database.run_in_transaction(lambda connection: schedule_changes.save(connection, definition))
 
 
 async def make_due(database: Database, name: str, ago: timedelta) -> datetime:
@@ -42,9 +42,9 @@ async def make_due(database: Database, name: str, ago: timedelta) -> datetime:
         return nominal_at
 
 
-async def fires(database: Database, name: str) -> list[Any]:
+async def fires_of(database: Database, name: str) -> list[Any]:
     async with database.connection() as connection:
-        return await schedules.fires_of(connection, name, None, 1000)
+        return await fires.of(connection, name, None, 1000)
 
 
 async def test_schedulers_side_by_side_fire_each_nominal_time_once(database: Database) -> None:
@@ -70,14 +70,14 @@ async def test_after_a_restore_to_an_earlier_point_what_was_fired_isnt_fired_aga
     await loop.run_once()
     async with database.connection() as connection:
         jobs = await connection.fetchval("SELECT count(*) FROM mainspring.jobs")
-    assert jobs == len([row for row in await fires(database, "s") if row["job_id"]]) == 3
+    assert jobs == len([row for row in await fires_of(database, "s") if row["job_id"]]) == 3
 
 
 async def test_every_missed_nominal_time_is_fired_or_recorded_as_skipped(database: Database) -> None:
     await save(database, "s", every_seconds=60, misfire=Misfire.FIRE_ONCE)
     await make_due(database, "s", timedelta(minutes=30))
     await FireDue(database, lambda: None).run_once()
-    rows = await fires(database, "s")
+    rows = await fires_of(database, "s")
     assert sum(row["nominal_times"] for row in rows) == 30
     assert len([row for row in rows if row["job_id"]]) == 1
     assert {row["skipped"] for row in rows if not row["job_id"]} == {"superseded"}
@@ -106,15 +106,13 @@ async def test_a_resume_catches_nothing_up(database: Database) -> None:
     loop = FireDue(database, lambda: None)
     assert (await loop.run_once()).done == 0
     async with database.transaction() as connection:
-        one = await schedules.lock(connection, "s")
-        assert one is not None
         now = await fleet.now(connection)
-        await schedules.set_paused(connection, one, False, None, now)
-        after = await schedules.get(connection, "s")
-    assert after is not None
+        after = await schedule_changes.set_paused(connection, "s", False)
     assert after.next_nominal_at is not None
     assert after.next_nominal_at > now
     assert (await loop.run_once()).done == 0
+    (passed,) = await fires_of(database, "s")
+    assert (passed["nominal_times"], passed["skipped"]) == (10, "paused")
 
 
 @pytest.mark.parametrize(
@@ -141,3 +139,99 @@ async def test_the_overlap_policy_counts_jobs_that_wait_or_run(
         assert await connection.fetchval("SELECT count(*) FROM mainspring.jobs WHERE schedule = 's'") == jobs
         cancelled = await connection.fetchval("SELECT cancel_requested FROM mainspring.jobs WHERE id = $1", earlier)
     assert cancelled == (overlap is Overlap.CANCEL_RUNNING)
+
+
+async def test_a_fire_that_is_late_by_its_jitter_is_no_misfire(database: Database) -> None:
+    await save(database, "s", every_seconds=3600, jitter=timedelta(minutes=50), misfire=Misfire.SKIP)
+    await make_due(database, "s", timedelta(minutes=30))
+    await FireDue(database, lambda: None).run_once()
+    (row,) = await fires_of(database, "s")
+    assert row["job_id"] is not None
+    assert row["planned_at"] > row["nominal_at"]
+
+
+async def test_after_failures_in_a_row_a_schedule_pauses_itself_and_a_resume_forgets_them(database: Database) -> None:
+    await save(database, "s", every_seconds=3600, pause_after=2)
+    await save(database, "steady", every_seconds=3600)
+    async with database.connection() as connection:
+        for name in ("s", "s", "steady", "steady"):
+            await put_job(connection, State.DEAD, schedule=name)
+    for name in ("s", "steady"):
+        await make_due(database, name, timedelta(minutes=59))
+    loop = FireDue(database, lambda: None)
+    await loop.run_once()
+    async with database.connection() as connection:
+        stored = await schedules.get(connection, "s")
+    assert stored is not None
+    assert (stored.row["paused"], stored.row["note"]) == (True, "paused itself after 2 failures in a row")
+    assert [row["skipped"] for row in await fires_of(database, "s")] == ["failures"]
+    assert [row["skipped"] for row in await fires_of(database, "steady")] == [None]
+    await database.run_in_transaction(lambda connection: schedule_changes.set_paused(connection, "s", False))
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM mainspring.fires")
+    await make_due(database, "s", timedelta(minutes=59))
+    await loop.run_once()
+    assert [row["skipped"] for row in await fires_of(database, "s")] == [None]
+
+
+async def test_one_success_among_the_failures_keeps_it_going(database: Database) -> None:
+    await save(database, "s", every_seconds=3600, pause_after=2)
+    async with database.connection() as connection:
+        await put_job(connection, State.DEAD, schedule="s")
+        await put_job(connection, State.SUCCEEDED, schedule="s")
+        await put_job(connection, State.DEAD, schedule="s")
+    await make_due(database, "s", timedelta(minutes=59))
+    await FireDue(database, lambda: None).run_once()
+    assert [row["skipped"] for row in await fires_of(database, "s")] == [None]
+
+
+async def test_an_edit_of_the_payload_drops_no_fire_that_is_late(database: Database) -> None:
+    await save(database, "s", every_seconds=60, misfire=Misfire.FIRE_ALL)
+    waited_for = await make_due(database, "s", timedelta(minutes=3))
+    await save(database, "s", every_seconds=60, misfire=Misfire.FIRE_ALL, payload='{"edited": true}')
+    async with database.connection() as connection:
+        stored = await schedules.get(connection, "s")
+    assert stored is not None
+    assert stored.next_nominal_at == waited_for
+    await FireDue(database, lambda: None).run_once()
+    assert [row["skipped"] for row in await fires_of(database, "s")] == [None, None, None]
+
+
+async def test_f04_an_edit_of_the_trigger_records_what_it_passes_over(database: Database) -> None:
+    await save(database, "s", every_seconds=60)
+    await make_due(database, "s", timedelta(minutes=3))
+    await save(database, "s", cron="0 19 * * *")
+    async with database.connection() as connection:
+        stored = await schedules.get(connection, "s")
+        now = await fleet.now(connection)
+    assert stored is not None
+    assert stored.next_nominal_at is not None
+    assert stored.next_nominal_at > now
+    (row,) = await fires_of(database, "s")
+    assert (row["nominal_times"], row["skipped"]) == (3, "edited")
+
+
+async def test_a_schedule_leaves_out_the_days_of_its_calendars(database: Database) -> None:
+    async with database.transaction() as connection:
+        tomorrow = await fleet.now(connection) + timedelta(days=1)
+        await calendar_changes.save(connection, Calendar("closed", (f"{tomorrow:%Y-%m-%d}",)))
+    await save(database, "s", cron="0 0 * * *", calendars=("closed",))
+    await save(database, "all", cron="0 0 * * *")
+
+    async def next_of(name: str) -> datetime:
+        async with database.connection() as connection:
+            stored = await schedules.get(connection, name)
+        assert stored is not None
+        assert stored.next_nominal_at is not None
+        return stored.next_nominal_at
+
+    assert await next_of("s") == await next_of("all") + timedelta(days=1)
+    with pytest.raises(InvalidInput, match=r"calendars\.0"):
+        await save(database, "bad", cron="0 0 * * *", calendars=("unknown",))
+    with pytest.raises(Conflict):
+        await database.run_in_transaction(lambda connection: calendar_changes.delete(connection, "closed"))
+    # With another day in the calendar the schedules that name it are computed anew.
+    await database.run_in_transaction(
+        lambda connection: calendar_changes.save(connection, Calendar("closed", ("02-29",)))
+    )
+    assert await next_of("s") == await next_of("all")

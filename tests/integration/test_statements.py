@@ -21,7 +21,7 @@ HOT = [
     "reconcile.reschedule_retries",
     "reconcile.take_unclaimed",
     "reconcile.bury_overdue",
-    "schedules.active_jobs",
+    "fires.active_jobs",
     "settle.succeed",
     "settle.fail",
     "admission.lock_candidates",

@@ -8,7 +8,6 @@ from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from mainspring.domain.definition import ScheduleDefinition
-from mainspring.domain.errors import NotFound
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.job import JobRequest
 from mainspring.runtime import schedule_changes
@@ -119,8 +118,7 @@ class Schedules:
 
     async def delete(self, name: str) -> None:
         """Delete it; the jobs that it made stay. Raises NotFound."""
-        if not await self._database.run(lambda connection: schedules.delete(connection, name)):
-            raise NotFound(f"no schedule {name}")
+        await self._database.run_in_transaction(lambda connection: schedule_changes.delete(connection, name))
 
     async def _set_paused(self, name: str, paused: bool, note: str | None) -> Schedule:
         return _shown(

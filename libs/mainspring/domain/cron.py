@@ -1,6 +1,6 @@
 """The cron dialect: which expressions are accepted, and which minutes of a wall clock they name.
 
-It is Vixie cron's, plus ``L`` and the ``@`` names (docs/how-to/cron.md); zones and the changes of their
+It is Vixie cron's, plus ``L``, ``#`` and the ``@`` names (docs/how-to/cron.md); zones and the changes of their
 clocks are the matter of `schedule`. A local time here is a naive datetime: what a clock on the wall shows.
 
 croniter has one part: it turns the fields that have passed the gate here into numbers. It isn't asked what is
@@ -34,8 +34,10 @@ NAMED = {
 }
 
 _MINUTE = timedelta(minutes=1)
-_MOST_DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+#: Among the years of one cycle of weekdays is one of each kind: by its first weekday, with and without a 29 February.
+_ALL_KINDS_OF_YEARS = datetime(2001, 1, 1), datetime(2028, 12, 31)  # noqa: DTZ001  local dates
 _WHITE_SPACE = " \t\n\r\f\v"
+_NTH = re.compile(r"(?P<weekday>[0-9]+|[a-z]+)#(?P<nth>[0-9]+)")
 _ITEM = re.compile(r"(?:\*|(?P<first>[0-9]+|[a-z]+)(?:-(?P<last>[0-9]+|[a-z]+))?)(?:/(?P<step>[0-9]+))?")
 
 
@@ -43,7 +45,8 @@ _ITEM = re.compile(r"(?:\*|(?P<first>[0-9]+|[a-z]+)(?:-(?P<last>[0-9]+|[a-z]+))?
 class CronExpression:
     """A valid expression: the numbers of its fields, and how they are read together.
 
-    ``times`` are the minutes of a day (0 to 1439) that minutes and hours make; Sunday is 0.
+    ``times`` are the minutes of a day (0 to 1439) that minutes and hours make; Sunday is 0. ``nth_weekdays`` are
+    pairs: (5, 2) is a month's second Friday.
     ``needs_both_days``: one of the day fields starts with a star, so a day must fit both; else either is
     enough. ``is_fixed_time``: neither minute nor hour starts with a star, so a change of the clock neither
     drops a fire nor repeats it.
@@ -56,6 +59,7 @@ class CronExpression:
     has_last_day: bool
     months: frozenset[int]
     weekdays: frozenset[int]
+    nth_weekdays: frozenset[tuple[int, int]]
     needs_both_days: bool
     is_fixed_time: bool
     times: tuple[int, ...] = field(repr=False, compare=False)
@@ -85,6 +89,10 @@ class CronExpression:
         days = self._dates(start, end)
         return sum(self._times_before(day, end) - self._times_before(day, start) for day in days)
 
+    def has_a_day_between(self, first: datetime, last: datetime) -> bool:
+        """Whether a day from ``first`` to ``last`` fits."""
+        return next(self._dates(first, last), None) is not None
+
     def _times_before(self, day: datetime, moment: datetime) -> int:
         return bisect_left(self.times, -((day - moment) // _MINUTE))  # the minutes, rounded up
 
@@ -113,7 +121,8 @@ class CronExpression:
 
     def _fits(self, day: datetime) -> bool:
         by_date = day.day in self.days or (self.has_last_day and day.day == monthrange(day.year, day.month)[1])
-        by_weekday = day.isoweekday() % 7 in self.weekdays
+        weekday = day.isoweekday() % 7
+        by_weekday = weekday in self.weekdays or (weekday, (day.day + 6) // 7) in self.nth_weekdays
         return (by_date and by_weekday) if self.needs_both_days else (by_date or by_weekday)
 
 
@@ -126,7 +135,7 @@ def parse(expression: object) -> CronExpression:
     return _parse(expression)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def _parse(expression: str) -> CronExpression:
     text = " ".join(re.split(f"[{_WHITE_SPACE}]+", expression.strip(_WHITE_SPACE)))
     if text.startswith("@") and text not in NAMED:
@@ -135,8 +144,17 @@ def _parse(expression: str) -> CronExpression:
     if len(fields) != len(_PLACES):
         names = ", ".join(place.name for place in _PLACES)
         raise InvalidInput("cron", f"has {len(fields)} fields and needs {len(_PLACES)}: {names}")
-    parsed = _expression(text, fields, _numbers(fields))
-    _refuse_if_it_never_comes(parsed)
+    *others, weekdays = fields
+    nth_weekdays = [item for item in weekdays.split(",") if "#" in item]
+    plain = ",".join(item for item in weekdays.split(",") if "#" not in item)
+    # croniter's own reading of # has one list for both kinds; it is given the rest.
+    numbers = _numbers([*others, plain or "*"])
+    if not plain:
+        numbers[-1] = []
+    parsed = _expression(text, fields, numbers, frozenset(_PLACES[-1].nth(item) for item in nth_weekdays))
+    if not parsed.has_a_day_between(*_ALL_KINDS_OF_YEARS):
+        _, _, day, month, weekday = fields
+        raise InvalidInput("cron", f"never comes: day of month {day} and day of week {weekday} in month {month}")
     return parsed
 
 
@@ -152,7 +170,9 @@ def _numbers(fields: list[str]) -> list[list[int]]:
     ]
 
 
-def _expression(text: str, fields: list[str], numbers: list[list[int]]) -> CronExpression:
+def _expression(
+    text: str, fields: list[str], numbers: list[list[int]], nth_weekdays: frozenset[tuple[int, int]]
+) -> CronExpression:
     minutes, hours, days, months, weekdays = numbers
     has_star = [written.startswith("*") for written in fields]
     return CronExpression(
@@ -163,20 +183,11 @@ def _expression(text: str, fields: list[str], numbers: list[list[int]]) -> CronE
         has_last_day="l" in fields[2].split(","),
         months=frozenset(months),
         weekdays=frozenset(weekdays),
+        nth_weekdays=nth_weekdays,
         needs_both_days=has_star[2] or has_star[4],
         is_fixed_time=not (has_star[0] or has_star[1]),
         times=tuple(hour * 60 + minute for hour in hours for minute in minutes),
     )
-
-
-def _refuse_if_it_never_comes(parsed: CronExpression) -> None:
-    """Raise when no month ever has the day. (Every date there is meets each weekday within 40 years.)"""
-    if not parsed.needs_both_days or parsed.has_last_day:
-        return
-    longest = max(_MOST_DAYS[month] for month in parsed.months)
-    if min(parsed.days) > longest:
-        months = ", ".join(str(month) for month in sorted(parsed.months))
-        raise InvalidInput("cron", f"never comes: day of month {min(parsed.days)} in month {months}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +216,13 @@ class _Place:
             raise self._refusal(item, f"a step needs a range or a star, such as {first}-{self.values[-1]}/{step}")
         return self._gate_range(item, first, last or first)
 
+    def nth(self, item: str) -> tuple[int, int]:
+        """``fri#2`` as numbers. Raises InvalidInput."""
+        match = _NTH.fullmatch(item)
+        if match is None or not 1 <= int(match["nth"]) <= _MOST_OF_A_WEEKDAY:
+            raise self._refusal(item, f"write a weekday and 1 to {_MOST_OF_A_WEEKDAY}, such as fri#2")
+        return self._number(match["weekday"], item) % 7, int(match["nth"])
+
     def _gate_range(self, item: str, first: str, last: str) -> str:
         low, high = self._number(first, item), self._number(last, item)
         if low > high:
@@ -223,6 +241,8 @@ class _Place:
         return InvalidInput("cron", f"{self.name} {item!r}: {why}")
 
 
+#: A month has a weekday five times at most.
+_MOST_OF_A_WEEKDAY = 5
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _PLACES = (

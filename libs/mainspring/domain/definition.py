@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from mainspring.domain.calendar import without_days
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.firing import FiringRules, Misfire, Overlap
+from mainspring.domain.firing import GRACE, FiringRules, Misfire, Overlap
 from mainspring.domain.job import JobRequest, check_instant, check_name
 from mainspring.domain.schedule import Trigger, make_trigger, plan_jitter
+from mainspring.domain.zones import load_zone
 
 YEAR = timedelta(days=365)
 LONGEST_JITTER = timedelta(days=1)
+MOST_CALENDARS = 10
+MOST_FAILURES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,10 @@ class ScheduleDefinition:
     queue: str | None = None
     priority: int | None = None
     tags: tuple[str, ...] = ()
+    #: Names of calendars, on whose days it doesn't fire.
+    calendars: tuple[str, ...] = ()
+    #: After so many failures in a row it pauses itself; None: never.
+    pause_after: int | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -50,19 +59,33 @@ class ScheduleDefinition:
             raise InvalidInput("jitter_seconds", "must be from 0 to 86400")
         if self.max_runs is not None and self.max_runs < 1:
             raise InvalidInput("max_runs", "must be at least 1")
+        if self.pause_after is not None and not 1 <= self.pause_after <= MOST_FAILURES:
+            raise InvalidInput("pause_after", f"must be from 1 to {MOST_FAILURES}")
+        if len(self.calendars) > MOST_CALENDARS:
+            raise InvalidInput("calendars", f"at most {MOST_CALENDARS} are allowed")
+        for index, calendar in enumerate(self.calendars):
+            check_name(f"calendars.{index}", calendar)
         for field in ("at", "start_at", "end_at"):
             check_instant(field, getattr(self, field))
         self.rules()
 
-    def trigger(self, anchor: datetime) -> Trigger:
-        """When it fires; ``anchor`` sets the phase of an interval without ``start_at``. Raises InvalidInput."""
-        return make_trigger(
+    def trigger(self, anchor: datetime, excluded_days: Sequence[str] = ()) -> Trigger:
+        """When it fires, but for the days of its calendars.
+
+        ``anchor`` sets the phase of an interval without ``start_at``. Raises InvalidInput.
+        """
+        trigger = make_trigger(
             cron=self.cron,
             every_seconds=self.every_seconds,
             at=self.at,
             timezone=self.timezone,
             anchor=self.start_at or anchor,
         )
+        return without_days(trigger, excluded_days, load_zone(self.timezone)) if excluded_days else trigger
+
+    def fires_like(self, other: ScheduleDefinition) -> bool:
+        """Whether both have the same nominal times, as far as their own fields say."""
+        return _when(self) == _when(other)
 
     def rules(self) -> FiringRules:
         """Its bounds and misfire policy."""
@@ -72,6 +95,8 @@ class ScheduleDefinition:
             catchup_window=self.catchup_window,
             start_at=self.start_at,
             end_at=self.end_at,
+            # It isn't late before its own fire is.
+            grace=GRACE + self.jitter,
         )
 
     def request(self, nominal_at: datetime | None = None, traceparent: str | None = None) -> JobRequest:
@@ -90,9 +115,13 @@ class ScheduleDefinition:
 
     def fires_at(self, trigger: Trigger, nominal_at: datetime | None) -> datetime | None:
         """The nominal time plus its jitter: the same for every scheduler that asks."""
-        if nominal_at is None:
-            return None
+        if nominal_at is None or not self.jitter:
+            return nominal_at
         return nominal_at + plan_jitter(self.name, nominal_at, self.jitter, trigger.next_after(nominal_at))
+
+
+def _when(one: ScheduleDefinition) -> tuple[object, ...]:
+    return one.cron, one.every_seconds, one.at, one.timezone, one.start_at, one.end_at, one.calendars
 
 
 def key_of_fire(schedule: str, nominal_at: datetime) -> str:

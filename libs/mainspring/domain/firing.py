@@ -24,6 +24,8 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.schedule import TICK, Trigger, fire_times
 
 MOST_CATCHUP = 10_000
+#: A nominal time that is late by no more is on time.
+GRACE = timedelta(seconds=10)
 
 
 class Misfire(StrEnum):
@@ -53,6 +55,10 @@ class SkipReason(StrEnum):
     CATCHUP_WINDOW = "catchup_window"  # missed longer ago than the window
     MAX_RUNS = "max_runs"  # the schedule has made its last job
     OVERLAP = "overlap"  # earlier jobs of the schedule are still waiting or running
+    FAILURES = "failures"  # its last jobs died, and it pauses itself
+    PAUSED = "paused"  # it passed while the schedule was paused
+    EDITED = "edited"  # it hadn't fired yet when the schedule was given another trigger
+    ZONE_DATA = "zone_data"  # its wall-clock time had come already, by the zone's rules of then
 
 
 class OverlapDecision(StrEnum):
@@ -86,7 +92,7 @@ class FiringRules:
     catchup_window: timedelta | None = None
     start_at: datetime | None = None
     end_at: datetime | None = None
-    grace: timedelta = timedelta(seconds=10)
+    grace: timedelta = GRACE
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_catchup <= MOST_CATCHUP:
@@ -95,6 +101,10 @@ class FiringRules:
             raise InvalidInput("catchup_window_seconds", "must not be negative")
         if self.start_at is not None and self.end_at is not None and self.end_at <= self.start_at:
             raise InvalidInput("end_at", "must be later than start_at")
+
+    def hold(self, instant: datetime) -> bool:
+        """Whether it lies in [start_at, end_at)."""
+        return (self.start_at is None or self.start_at <= instant) and (self.end_at is None or instant < self.end_at)
 
     def first_after(self, trigger: Trigger, instant: datetime) -> datetime | None:
         """The first nominal time later than ``instant``; None when the schedule is over."""
@@ -178,6 +188,12 @@ def plan_fires(
 
     Called early, or with a clock that went back, it plans nothing and keeps the stored next nominal time.
     """
+    if now - rules.grace <= next_nominal_at <= now and rules.hold(next_nominal_at):
+        # The common way: one nominal time is due, and the next one is yet to come.
+        following_at = rules.first_after(trigger, next_nominal_at)
+        if following_at is None or following_at > now:
+            plan = FiringPlan((next_nominal_at,), (), following_at, runs_left)
+            return plan if runs_left is None else plan.keep_earliest(runs_left, SkipReason.MAX_RUNS)
     start = max(next_nominal_at, rules.start_at or next_nominal_at)
     end = min(now + TICK, rules.end_at or now + TICK)
     on_time_from = max(start, now - rules.grace)
@@ -186,6 +202,14 @@ def plan_fires(
     following_at = rules.first_after(trigger, max(now, next_nominal_at - TICK))
     plan = FiringPlan((*caught_up, *on_time), skipped, following_at, runs_left)
     return plan if runs_left is None else plan.keep_earliest(runs_left, SkipReason.MAX_RUNS)
+
+
+def pass_over(
+    trigger: Trigger, rules: FiringRules, *, next_nominal_at: datetime, now: datetime, reason: SkipReason
+) -> tuple[SkippedRange, ...]:
+    """The nominal times of [next_nominal_at, now], which will not fire any more: at most one range."""
+    start = max(next_nominal_at, rules.start_at or next_nominal_at)
+    return _skipped(trigger, start, min(now + TICK, rules.end_at or now + TICK), reason)
 
 
 def _catch_up(

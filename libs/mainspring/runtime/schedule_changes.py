@@ -1,18 +1,29 @@
-"""What people do to schedules, for the api and the Python client alike. Each works in the caller's transaction."""
+"""What people do to schedules, for the api and the Python client alike. Each works in the caller's transaction.
+
+A nominal time that has come is never dropped in silence: where a pause, an edit or a deletion keeps it from firing, it
+is recorded as skipped for that reason.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import datetime
 from uuid import UUID
 
 from mainspring.domain.definition import ScheduleDefinition
-from mainspring.domain.errors import Conflict, NotFound
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound
+from mainspring.domain.firing import SkippedRange, SkipReason, pass_over
 from mainspring.domain.job import JobRequest
+from mainspring.domain.schedule import Trigger
 from mainspring.runtime.replay import once
 from mainspring.runtime.submit import Accepted, submit_in
-from mainspring.store import fleet, schedules
+from mainspring.store import calendars, fires, fleet, schedules
 from mainspring.store.pool import Conn
-from mainspring.store.schedules import StoredSchedule
+from mainspring.store.schedules import ScheduleFilter, Standing, StoredSchedule
+
+#: Schedules that one bulk change takes from the table at once.
+_PAGE = 500
 
 
 async def found(connection: Conn, name: str) -> StoredSchedule:
@@ -24,21 +35,55 @@ async def found(connection: Conn, name: str) -> StoredSchedule:
 
 
 async def save(connection: Conn, definition: ScheduleDefinition, *, is_new: bool = False) -> StoredSchedule:
-    """Create or replace a schedule. Raises Conflict when it ``is_new`` and its name is taken."""
+    """Create or replace a schedule. Raises Conflict when it ``is_new`` and its name is taken, InvalidInput.
+
+    As long as its nominal times stay the same, so does the one that it waits for. With another trigger it waits for
+    the first after now.
+    """
     await schedules.lock_name(connection, definition.name)
-    if is_new and await schedules.get(connection, definition.name) is not None:
+    existing = await schedules.lock(connection, definition.name)
+    if is_new and existing is not None:
         raise Conflict(f"there is a schedule {definition.name} already")
-    await schedules.save(connection, definition, await fleet.now(connection))
+    days = await _excluded_days(connection, definition)
+    now = await fleet.now(connection)
+    trigger = definition.trigger(existing.anchor if existing else now, days)
+    await schedules.save(connection, definition, await _standing(connection, existing, definition, trigger, now))
     return await found(connection, definition.name)
 
 
 async def set_paused(connection: Conn, name: str, paused: bool, note: str | None = None) -> StoredSchedule:
     """Pause or resume; resumed, it waits for its first nominal time after now. Raises NotFound."""
-    one = await schedules.lock(connection, name)
-    if one is None:
-        raise NotFound(f"no schedule {name}")
-    await schedules.set_paused(connection, one, paused, note, await fleet.now(connection))
+    await _set_paused(connection, await locked(connection, name), paused, note, await fleet.now(connection))
     return await found(connection, name)
+
+
+async def set_all_paused(
+    connection: Conn, which: ScheduleFilter, paused: bool, note: str | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Pause or resume every schedule that fits and isn't yet; returns their names, and why others couldn't be."""
+    changed: list[str] = []
+    refused: dict[str, str] = {}
+    last = ""
+    while page := await schedules.list_after(connection, last, _PAGE, which._replace(paused=not paused)):
+        last = page[-1].name
+        now = await fleet.now(connection)
+        for seen in page:
+            one = await schedules.lock(connection, seen.name)
+            if one is None or one.row["paused"] == paused:
+                continue
+            try:
+                await _set_paused(connection, one, paused, note, now)
+                changed.append(one.name)
+            except InvalidInput as error:
+                refused[one.name] = str(error)
+    return changed, refused
+
+
+async def delete(connection: Conn, name: str) -> None:
+    """Delete a schedule; its jobs and the record of its fires stay. Raises NotFound."""
+    one = await locked(connection, name)
+    await _pass_over(connection, one, await fleet.now(connection), SkipReason.EDITED)
+    await schedules.delete(connection, name)
 
 
 async def trigger(
@@ -57,8 +102,94 @@ async def trigger(
     return Accepted(UUID(json.loads(answer)["id"]), answer, is_replayed)
 
 
-async def _request(connection: Conn, name: str, traceparent: str | None) -> JobRequest:
+async def wait_anew(connection: Conn, one: StoredSchedule, now: datetime, reason: SkipReason) -> None:
+    """Its nominal times are others than they were, for a calendar's sake: wait for the first after now."""
+    await _pass_over(connection, one, now, reason)
+    definition = one.definition()
+    standing = _first_after(definition, one.trigger(definition), now, one)
+    await schedules.wait_for(connection, one, definition.paused, definition.note, standing)
+
+
+async def locked(connection: Conn, name: str) -> StoredSchedule:
+    """The schedule, locked until the transaction ends. Raises NotFound."""
     one = await schedules.lock(connection, name)
     if one is None:
         raise NotFound(f"no schedule {name}")
-    return one.definition().request(traceparent=traceparent)
+    return one
+
+
+async def _request(connection: Conn, name: str, traceparent: str | None) -> JobRequest:
+    return (await locked(connection, name)).definition().request(traceparent=traceparent)
+
+
+async def _excluded_days(connection: Conn, definition: ScheduleDefinition) -> list[str]:
+    if not definition.calendars:
+        return []
+    known = await calendars.hold(connection, definition.calendars)
+    for index, name in enumerate(definition.calendars):
+        if name not in known:
+            raise InvalidInput(f"calendars.{index}", f"there is no calendar {name}")
+    return [day for days in known.values() for day in days]
+
+
+async def _standing(
+    connection: Conn,
+    existing: StoredSchedule | None,
+    definition: ScheduleDefinition,
+    trigger: Trigger,
+    now: datetime,
+) -> Standing:
+    if existing is None:
+        return _first_after(definition, trigger, now, None)
+    if _goes_on(existing, definition):
+        nominal_at = existing.next_nominal_at
+        row = existing.row
+        # The jitter, and the bound of runs, may be other ones.
+        return Standing(nominal_at, definition.fires_at(trigger, nominal_at), row["last_local"], row["active_since"])
+    is_resumed = existing.row["paused"] and not definition.paused
+    await _pass_over(connection, existing, now, SkipReason.PAUSED if is_resumed else SkipReason.EDITED)
+    return _first_after(definition, trigger, now, existing)
+
+
+def _goes_on(existing: StoredSchedule, definition: ScheduleDefinition) -> bool:
+    """Whether it goes on waiting for what it waits for: the same nominal times, and no pause that begins or ends."""
+    if existing.row["broken"] is not None or existing.next_nominal_at is None:
+        return False
+    try:
+        before = existing.definition()
+    except InvalidInput:
+        return False
+    return before.fires_like(definition) and before.paused == definition.paused
+
+
+async def _set_paused(connection: Conn, one: StoredSchedule, paused: bool, note: str | None, now: datetime) -> None:
+    definition = replace(one.definition(), note=note)
+    if one.row["paused"] == paused:
+        standing = Standing(one.next_nominal_at, one.row["fires_at"], one.row["last_local"], one.row["active_since"])
+    else:
+        await _pass_over(connection, one, now, SkipReason.PAUSED)
+        standing = _first_after(definition, one.trigger(definition), now, one)
+    await schedules.wait_for(connection, one, paused, note, standing)
+
+
+def _first_after(
+    definition: ScheduleDefinition, trigger: Trigger, now: datetime, existing: StoredSchedule | None
+) -> Standing:
+    nominal_at = definition.rules().first_after(trigger, now)
+    last_local = existing.row["last_local"] if existing else None
+    return Standing(nominal_at, definition.fires_at(trigger, nominal_at), last_local, now)
+
+
+async def _pass_over(connection: Conn, one: StoredSchedule, now: datetime, reason: SkipReason) -> None:
+    """Record the nominal times that have come and will not fire."""
+    nominal_at = one.next_nominal_at
+    if nominal_at is None or nominal_at > now:
+        return
+    try:
+        definition = one.definition()
+        trigger = one.trigger(definition)
+        skipped = pass_over(trigger, definition.rules(), next_nominal_at=nominal_at, now=now, reason=reason)
+    except (InvalidInput, ValueError, OverflowError):
+        # It can't be evaluated any more: what is known is that it waited for this one.
+        skipped = (SkippedRange(nominal_at, nominal_at, 1, reason),)
+    await fires.record(connection, [fires.skipped_row(one.name, each) for each in skipped])

@@ -1,18 +1,18 @@
-"""Schedules and their fires. Whoever changes one holds its row's lock: firing, editing, pausing, triggering."""
+"""Schedules: what people wrote down, and where each stands. Whoever changes one holds its row's lock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
-from uuid import UUID
+from typing import Any, NamedTuple
 
 from mainspring.domain.definition import ScheduleDefinition
-from mainspring.domain.firing import FiringPlan, Misfire, Overlap
+from mainspring.domain.firing import Misfire, Overlap
+from mainspring.domain.schedule import Trigger
+from mainspring.domain.zones import load_zone, zone_data_version
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
-from mainspring.store.wakeups import CANCEL_CHANNEL
 
 _SQL = load("schedules")
 
@@ -70,29 +70,53 @@ class StoredSchedule:
             queue=row["queue"],
             priority=row["priority"],
             tags=tuple(row["tags"]),
+            calendars=tuple(row["calendars"]),
+            pause_after=row["pause_after"],
         )
 
+    def trigger(self, definition: ScheduleDefinition) -> Trigger:
+        """When it fires: ``definition`` is its own. Raises InvalidInput."""
+        return definition.trigger(self.anchor, self.row["excluded_days"])
 
-async def save(connection: Conn, one: ScheduleDefinition, now: datetime) -> None:
-    """Create or replace a schedule; its next nominal time is the first after ``now``. Raises InvalidInput."""
-    existing = await lock(connection, one.name)
-    trigger = one.trigger(existing.anchor if existing else now)
-    nominal_at = one.rules().first_after(trigger, now)
+
+class Standing(NamedTuple):
+    """What a schedule waits for."""
+
+    next_nominal_at: datetime | None
+    fires_at: datetime | None
+    #: What its zone's clocks showed at the last nominal time that was decided.
+    last_local: datetime | None
+    #: Since when its nominal times are those of its present trigger, without a pause.
+    active_since: datetime
+
+
+class ScheduleFilter(NamedTuple):
+    """Which schedules are meant; None: any."""
+
+    prefix: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    tag: str | None = None
+    paused: bool | None = None
+
+
+EVERY_SCHEDULE = ScheduleFilter()
+
+
+def local_at(definition: ScheduleDefinition, instant: datetime | None) -> datetime | None:
+    """What the clocks of its zone show at ``instant``."""
+    return instant.astimezone(load_zone(definition.timezone)).replace(tzinfo=None) if instant else None
+
+
+async def save(connection: Conn, one: ScheduleDefinition, standing: Standing) -> None:
+    """Create or replace a schedule, under its name's lock. Raises InvalidInput."""
     await connection.execute(
         _SQL["save"],
         *(one.name, one.task, one.payload, one.cron, one.every_seconds, one.at, one.timezone),
         *(one.jitter.total_seconds(), one.misfire.value, one.max_catchup, one.catchup_window.total_seconds()),
-        *(
-            one.overlap.value,
-            one.start_at,
-            one.end_at,
-            one.max_runs,
-            one.paused,
-            one.note,
-            one.queue,
-            one.priority,
-        ),
-        *(list(one.tags), nominal_at, one.fires_at(trigger, nominal_at)),
+        *(one.overlap.value, one.start_at, one.end_at, one.max_runs, one.paused, one.note, one.queue, one.priority),
+        *(list(one.tags), list(one.calendars), one.pause_after),
+        *(standing.next_nominal_at, standing.fires_at, zone_data_version(), standing.last_local, standing.active_since),
     )
 
 
@@ -107,15 +131,27 @@ async def lock(connection: Conn, name: str) -> StoredSchedule | None:
     return StoredSchedule(row) if row else None
 
 
+async def lock_with_calendar(connection: Conn, calendar: str) -> list[StoredSchedule]:
+    """The schedules that leave out a calendar's days, locked."""
+    return [StoredSchedule(row) for row in await connection.fetch(_SQL["lock_with_calendar"], calendar)]
+
+
+async def names_with_calendar(connection: Conn, calendar: str) -> list[str]:
+    """Some schedules that leave out a calendar's days."""
+    return [row["name"] for row in await connection.fetch(_SQL["names_with_calendar"], calendar)]
+
+
 async def get(connection: Conn, name: str) -> StoredSchedule | None:
     """The schedule, or None."""
     row = await connection.fetchrow(_SQL["get"], name)
     return StoredSchedule(row) if row else None
 
 
-async def list_after(connection: Conn, name: str, most: int) -> list[StoredSchedule]:
+async def list_after(
+    connection: Conn, name: str, most: int, which: ScheduleFilter = EVERY_SCHEDULE
+) -> Sequence[StoredSchedule]:
     """A page of schedules by name."""
-    return [StoredSchedule(row) for row in await connection.fetch(_SQL["list"], name, most)]
+    return [StoredSchedule(row) for row in await connection.fetch(_SQL["list"], name, most, *which)]
 
 
 async def delete(connection: Conn, name: str) -> bool:
@@ -123,63 +159,15 @@ async def delete(connection: Conn, name: str) -> bool:
     return bool(await connection.fetchrow(_SQL["delete"], name))
 
 
-async def take_due(connection: Conn, most: int) -> list[StoredSchedule]:
-    """Lock up to ``most`` schedules whose fire is due."""
-    return [StoredSchedule(row) for row in await connection.fetch(_SQL["take_due"], most)]
-
-
-async def next_fire_in(connection: Conn) -> float | None:
-    """Seconds until the next fire of any schedule, by Postgres's clock; None when there is none."""
-    row = await connection.fetchrow(_SQL["next_fire"])
-    return (row["fires_at"] - row["now"]).total_seconds() if row and row["fires_at"] else None
-
-
-async def advance(
-    connection: Conn, name: str, next_nominal_at: datetime | None, fires_at: datetime | None, new_runs: int
-) -> None:
-    """Store the next nominal time, in the transaction that recorded the fires before it."""
-    await connection.execute(_SQL["advance"], name, next_nominal_at, fires_at, new_runs)
+async def wait_for(connection: Conn, one: StoredSchedule, paused: bool, note: str | None, standing: Standing) -> None:
+    """Pause or resume, and set what it waits for, under the row's lock."""
+    await connection.execute(
+        _SQL["wait_for"],
+        *(one.name, paused, note, standing.next_nominal_at, standing.fires_at, zone_data_version()),
+        *(standing.last_local, standing.active_since),
+    )
 
 
 async def set_aside(connection: Conn, name: str, why: str) -> None:
     """A schedule that can't be evaluated is no longer looked at until it is edited; the others go on."""
     await connection.execute(_SQL["set_aside"], name, why)
-
-
-async def set_paused(connection: Conn, one: StoredSchedule, paused: bool, note: str | None, now: datetime) -> None:
-    """Pause or resume under the row's lock. After a resume nothing is caught up: it waits for the first after now."""
-    definition = one.definition()
-    trigger = definition.trigger(one.anchor)
-    nominal_at = definition.rules().first_after(trigger, now)
-    fires_at = definition.fires_at(trigger, nominal_at)
-    await connection.execute(_SQL["set_paused"], one.name, paused, note, nominal_at, fires_at)
-
-
-async def active_jobs(connection: Conn, name: str) -> tuple[int, int]:
-    """How many jobs of a schedule wait, and how many run."""
-    row = await connection.fetchrow(_SQL["active_jobs"], name)
-    return (row["waiting"], row["running"]) if row else (0, 0)
-
-
-async def cancel_running(connection: Conn, name: str) -> None:
-    """Ask the running jobs of a schedule to stop."""
-    await connection.execute(_SQL["cancel_running"], name, CANCEL_CHANNEL)
-
-
-async def record_fires(
-    connection: Conn, name: str, jobs: Sequence[tuple[datetime, UUID]], plan: FiringPlan
-) -> set[datetime]:
-    """Record what a plan does; returns the nominal times that nobody had recorded before."""
-    rows: list[tuple[datetime, datetime, int, UUID | None, str | None]] = [
-        (nominal_at, nominal_at, 1, job_id, None) for nominal_at, job_id in jobs
-    ]
-    rows += [(skip.first, skip.last, skip.count, None, skip.reason.value) for skip in plan.skipped]
-    if not rows:
-        return set()
-    recorded = await connection.fetch(_SQL["record_fires"], name, *zip(*rows, strict=True))
-    return {row["nominal_at"] for row in recorded}
-
-
-async def fires_of(connection: Conn, name: str, before: datetime | None, most: int) -> list[Any]:
-    """A page of what became of a schedule's nominal times, the latest first."""
-    return list(await connection.fetch(_SQL["fires_of"], name, before, most))

@@ -37,6 +37,8 @@ SUBMITTED = _counter("jobs_submitted_total", "Jobs accepted.", "queue")
 # Scheduler
 FIRED = _counter("fires_total", "Nominal times that became jobs.")
 FIRES_SKIPPED = _counter("fires_skipped_total", "Nominal times recorded as skipped.", "reason")
+FIRE_LATENESS = _histogram("fire_lateness_seconds", "From the instant a fire was planned for to its record.")
+SCHEDULES_PAUSED = _counter("schedules_paused_total", "Schedules that paused themselves after failures in a row.")
 SCHEDULES_BROKEN = _counter("schedules_broken_total", "Schedules that could not be evaluated and were set aside.")
 RELEASED = _counter("jobs_released_total", "Jobs handed to the broker.", "queue")
 OUTBOX_REPUBLISHED = _counter("outbox_republished_total", "Outbox rows published again after a crash or a timeout.")

@@ -1,24 +1,26 @@
 """Schedules → jobs: each nominal time becomes one job, or is recorded as skipped with its reason.
 
-In one transaction, under the rows' locks: plan, judge the overlap, record the fires, insert the jobs, store the
-next nominal times. A schedule that can't be evaluated is set aside; the others go on.
+Many schedules in one transaction, under their rows' locks: plan, judge the overlaps, record the fires, insert the jobs,
+store the next nominal times; each of these is one statement for all of them. A schedule that can't be evaluated is set
+aside; the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.firing import FiringPlan, plan_fires
+from mainspring.domain.firing import FiringPlan, Overlap, SkipReason, plan_fires
 from mainspring.domain.schedule import Trigger
 from mainspring.domain.trace import JobTrace
 from mainspring.fault_points import reach
 from mainspring.runtime.loop import Pass
-from mainspring.store import fleet, jobs, schedules
+from mainspring.store import fires, fleet, jobs, schedules
+from mainspring.store.fires import FireRow, Step
 from mainspring.store.pool import Conn, Database
 from mainspring.store.schedules import StoredSchedule
 from mainspring.telemetry import metrics, tracing
@@ -26,7 +28,41 @@ from mainspring.telemetry.logs import get_logger
 from mainspring.telemetry.tracing import Operation
 
 log = get_logger(__name__)
-MOST = 200
+MOST = 500
+#: Overlap policies that don't ask what the earlier jobs do.
+_BLIND = frozenset({Overlap.ALLOW, Overlap.QUEUE_ALL})
+
+
+@dataclass(slots=True)
+class DueSchedule:
+    """One schedule of a pass."""
+
+    stored: StoredSchedule
+    definition: ScheduleDefinition
+    trigger: Trigger
+    plan: FiringPlan
+    #: A new job's id for each nominal time that fires.
+    ids: list[UUID] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.definition.name
+
+    def rows(self) -> list[FireRow]:
+        """What is to be recorded."""
+        fired = [
+            FireRow(self.name, nominal_at, nominal_at, 1, id_, None, self.definition.fires_at(self.trigger, nominal_at))
+            for nominal_at, id_ in zip(self.plan.fire, self.ids, strict=True)
+        ]
+        return fired + [fires.skipped_row(self.name, skip) for skip in self.plan.skipped]
+
+    def step(self, runs: int) -> Step:
+        """Where it stands afterwards."""
+        next_nominal_at = self.plan.next_nominal_at
+        last = max((row.last_nominal_at for row in self.rows()), default=None)
+        local = schedules.local_at(self.definition, last) or self.stored.row["last_local"]
+        return Step(self.name, next_nominal_at, self.definition.fires_at(self.trigger, next_nominal_at), runs, local)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,75 +75,113 @@ class FireDue:
     async def run_once(self) -> Pass:
         """Fire what is due; wait for the next fire of any schedule."""
         try:
-            taken = await self.database.run_in_transaction(lambda connection: self._fire(connection, MOST))
+            taken = await self.database.run_in_transaction(lambda connection: _fire(connection, MOST))
         except InvalidInput as error:
             # One of them can't be stored: take them singly, so that only that one is set aside.
             log.warning("firing singly", why=str(error))
-            taken = await self.database.run_in_transaction(self._fire_one)
+            taken = await self.database.run_in_transaction(_fire_one)
         if taken:
             reach("fire.committed")
             self.wake_release()
             return Pass(done=taken, again=True)
-        return Pass(wait=await self.database.run(schedules.next_fire_in))
+        return Pass(wait=await self.database.run(fires.next_fire_in))
 
-    async def _fire(self, connection: Conn, most: int) -> int:
-        due = await schedules.take_due(connection, most)
-        for one in due:
-            await self._fire_schedule(connection, one)
-        return len(due)
 
-    async def _fire_one(self, connection: Conn) -> int:
-        due = await schedules.take_due(connection, 1)
-        for one in due:
-            try:
-                async with connection.transaction():
-                    await self._fire_schedule(connection, one)
-            except InvalidInput as error:
-                await set_aside(connection, one, error)
-        return len(due)
+async def _fire(connection: Conn, most: int) -> int:
+    taken = await fires.take_due(connection, most)
+    await _fire_schedules(connection, taken)
+    return len(taken)
 
-    async def _fire_schedule(self, connection: Conn, one: StoredSchedule) -> None:
-        now = await fleet.now(connection)
+
+async def _fire_one(connection: Conn) -> int:
+    taken = await fires.take_due(connection, 1)
+    for one in taken:
         try:
-            definition = one.definition()
-            trigger = definition.trigger(one.anchor)
-            plan = _plan(one, definition, trigger, now)
+            async with connection.transaction():
+                await _fire_schedules(connection, [one])
+        except InvalidInput as error:
+            await set_aside(connection, one, error)
+    return len(taken)
+
+
+async def _fire_schedules(connection: Conn, taken: Sequence[StoredSchedule]) -> None:
+    if not taken:
+        return
+    now = await fleet.now(connection)
+    due = []
+    for one in taken:
+        try:
+            due.append(_plan(one, now))
         except (InvalidInput, ValueError, OverflowError) as error:
             # An old row, or zone data that no longer knows the zone.
             await set_aside(connection, one, error)
-            return
-        waiting, running = await schedules.active_jobs(connection, one.name)
-        plan = plan.under(definition.overlap, active=waiting + running, waiting=waiting)
-        if plan.cancels_running:
-            await schedules.cancel_running(connection, one.name)
-        made = await _make_jobs(connection, definition, plan)
-        fires_at = definition.fires_at(trigger, plan.next_nominal_at)
-        await schedules.advance(connection, one.name, plan.next_nominal_at, fires_at, made)
+    await _pause_failing(connection, due)
+    await _judge_overlaps(connection, due)
+    made = await _make_jobs(connection, due, now)
+    await fires.advance(connection, [one.step(made.get(one.name, 0)) for one in due])
 
 
-def _plan(one: StoredSchedule, definition: ScheduleDefinition, trigger: Trigger, now: datetime) -> FiringPlan:
+def _plan(one: StoredSchedule, now: datetime) -> DueSchedule:
+    definition = one.definition()
+    trigger = one.trigger(definition)
     nominal_at = one.next_nominal_at
     if nominal_at is None:
         raise InvalidInput("next_nominal_at", "is missing though the schedule is due")
-    return plan_fires(trigger, definition.rules(), next_nominal_at=nominal_at, now=now, runs_left=one.runs_left)
+    plan = plan_fires(trigger, definition.rules(), next_nominal_at=nominal_at, now=now, runs_left=one.runs_left)
+    return DueSchedule(one, definition, trigger, plan)
 
 
-async def _make_jobs(connection: Conn, definition: ScheduleDefinition, plan: FiringPlan) -> int:
-    """Insert a job for each nominal time that nobody has recorded before; returns how many."""
-    ids = [jobs.new_id() for _ in plan.fire]
-    recorded = await schedules.record_fires(connection, definition.name, list(zip(plan.fire, ids, strict=True)), plan)
-    fresh = [(nominal_at, id_) for nominal_at, id_ in zip(plan.fire, ids, strict=True) if nominal_at in recorded]
-    for skip in plan.skipped:
-        metrics.FIRES_SKIPPED.labels(skip.reason.value).inc(skip.count)
-    if fresh:
-        requests = [definition.request(nominal_at, _trace(definition, id_)) for nominal_at, id_ in fresh]
-        await jobs.insert(connection, requests, [id_ for _, id_ in fresh])
-        metrics.FIRED.inc(len(fresh))
-    return len(fresh)
+async def _pause_failing(connection: Conn, due: Sequence[DueSchedule]) -> None:
+    """Those that have failed so often in a row that they are to pause themselves do."""
+    patience = {one.name: one.definition.pause_after for one in due if one.definition.pause_after is not None}
+    failing = await fires.failing(connection, patience)
+    notes = {name: f"paused itself after {patience[name]} failures in a row" for name in failing}
+    await fires.pause_failing(connection, notes)
+    for one in due:
+        if one.name in failing:
+            one.plan = one.plan.keep_latest(0, SkipReason.FAILURES)
+            metrics.SCHEDULES_PAUSED.inc()
+            log.warning("schedule paused itself", schedule=one.name, why=notes[one.name])
+
+
+async def _judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
+    judged = [one for one in due if one.plan.fire and one.definition.overlap not in _BLIND]
+    active = await fires.active_jobs(connection, [one.name for one in judged])
+    for one in judged:
+        waiting, running = active.get(one.name, (0, 0))
+        one.plan = one.plan.under(one.definition.overlap, active=waiting + running, waiting=waiting)
+    await fires.cancel_running(connection, [one.name for one in judged if one.plan.cancels_running])
+
+
+async def _make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime) -> dict[str, int]:
+    """Insert a job for each nominal time that nobody has recorded before; returns how many for each schedule."""
+    for one in due:
+        one.ids = [jobs.new_id() for _ in one.plan.fire]
+    rows = [row for one in due for row in one.rows()]
+    recorded = await fires.record(connection, rows)
+    requests, ids = [], []
+    made: dict[str, int] = {}
+    for one in due:
+        for skip in one.plan.skipped:
+            metrics.FIRES_SKIPPED.labels(skip.reason.value).inc(skip.count)
+        for nominal_at, id_ in zip(one.plan.fire, one.ids, strict=True):
+            if (one.name, nominal_at) in recorded:
+                requests.append(one.definition.request(nominal_at, _trace(one.definition, id_)))
+                ids.append(id_)
+                made[one.name] = made.get(one.name, 0) + 1
+    if requests:
+        await jobs.insert(connection, requests, ids)
+        metrics.FIRED.inc(len(requests))
+    for row in rows:
+        if row.planned_at is not None:
+            metrics.FIRE_LATENESS.observe(max((now - row.planned_at).total_seconds(), 0))
+    return made
 
 
 def _trace(definition: ScheduleDefinition, job_id: UUID) -> str | None:
     """The root of the trace of a schedule's job."""
+    if not tracing.is_on():
+        return None
     span = tracing.start(
         Operation.FIRE,
         definition.queue,

@@ -110,7 +110,7 @@ def test_c10_white_space_is_trimmed_and_normalised():
         ("0 0 15W * *", "day of month"),
         ("0 0 LW * *", "day of month"),
         ("0 0 * * L", "day of week"),
-        ("0 0 * * 5#3", "day of week '5#3'"),
+        ("0 0 * * 5#6", "day of week '5#6'"),
         ("H H * * *", "minute"),
         ("60 * * * *", "minute '60': 60 is not 0 to 59"),
         ("0 24 * * *", "hour"),

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from mainspring.domain.errors import NotFound
 from mainspring.domain.job import check_instant
 from mainspring.domain.schedule import fire_times, make_trigger
 from mainspring.runtime import schedule_changes
 from mainspring.runtime.replay import once
 from mainspring.store import schedules
+from mainspring.store.fires import of as fires_of
 from mainspring.store.pool import Conn
 from mainspring_services.api.access import OPERATES, READS, SUBMITS
 from mainspring_services.api.body import parsed, read_json
@@ -121,8 +121,7 @@ async def show(name: Name, state: State) -> dict[str, Any]:
 @router.delete("/{name}", status_code=204, response_class=Response, responses=answers(404), dependencies=[OPERATES])
 async def delete(name: Name, state: State) -> Response:
     """Delete a schedule; the jobs it made stay."""
-    if not await state.database.run(lambda connection: schedules.delete(connection, name)):
-        raise NotFound(f"no schedule {name}")
+    await state.database.run_in_transaction(lambda connection: schedule_changes.delete(connection, name))
     return Response(status_code=204)
 
 
@@ -135,7 +134,7 @@ async def fires(
 ) -> dict[str, Any]:
     """What became of its nominal times, the latest first. The record outlives the schedule."""
     check_instant("cursor", cursor)
-    rows = await state.database.run(lambda connection: schedules.fires_of(connection, name, cursor, limit))
+    rows = await state.database.run(lambda connection: fires_of(connection, name, cursor, limit))
     items = [{field: row[field] for field in Fire.model_fields} for row in rows]
     return {"items": items, "next": items[-1]["nominal_at"] if len(items) == limit else None}
 
