@@ -3,7 +3,7 @@
 This is what users' code imports. It imports no driver; the client is in ``mainspring.client``.
 """
 
-from mainspring.context import Connection, JobContext
+from mainspring.context import Connection, JobContext, LastRun
 from mainspring.domain.errors import (
     Conflict,
     InvalidInput,
@@ -27,6 +27,7 @@ __all__ = [
     "JobContext",
     "JobFailed",
     "JobRequest",
+    "LastRun",
     "MainspringError",
     "NotFinished",
     "NotFound",

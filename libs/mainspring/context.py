@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -33,6 +34,22 @@ class Connection(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """An earlier job of the same schedule that has ended."""
+
+    job_id: UUID
+    #: succeeded, cancelled or dead.
+    state: str
+    finished_at: datetime
+    #: None for a job that was triggered beside the nominal times.
+    nominal_at: datetime | None
+    #: What it returned; None unless it succeeded.
+    result: Any
+    #: The type and message of its last error; None when it succeeded.
+    error: dict[str, Any] | None
+
+
 class JobContext(ABC):
     """A handler's view of the attempt that it is."""
 
@@ -57,4 +74,11 @@ class JobContext(ABC):
         Leaving the block commits nothing yet: the commit follows when the handler has returned. An exception
         after the block rolls it all back; so does the loss of the lease. One block in an attempt; async
         handlers only; the tables live in Mainspring's own database. Raises RuntimeError on a second block.
+        """
+
+    @abstractmethod
+    async def last_run(self, *, succeeded: bool = False) -> LastRun | None:
+        """The last run of this job's schedule, or the last that ``succeeded``: to go on where it left off.
+
+        None for the first run, and for a job of no schedule. Async handlers only. Raises Unavailable.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ def keep(world: World) -> None:
     for log in [*world.servers.folder.glob("*/log"), *world.servers.folder.glob("chaos/*.log")]:
         name = f"{log.parent.name}.log" if log.name == "log" else log.name
         shutil.copyfile(log, folder / name)
+    with suppress(DevstackError):
+        queues = [one for one in world.servers.rabbitmq.queues("/") if one.get("messages")]
+        (folder / "queues.json").write_text(json.dumps(queues, indent=1) + "\n")
     for name, sql in ROWS.items():
         with suppress(DevstackError):
             rows = world.servers.postgres.execute(

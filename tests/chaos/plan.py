@@ -33,6 +33,8 @@ class Plan:
     chance: float = 0.0
     #: The commit of the older release, in a mix with versions.
     old: str = ""
+    #: How long to wait before each fault, in seconds: from quick blows to time enough for everything to come back.
+    pauses: tuple[float, float] = (0.5, 6.0)
 
     @property
     def world(self) -> Mix:
@@ -50,5 +52,5 @@ class Plan:
         return max(self.duration or faults * each, self.jobs / JOBS_PER_SECOND)
 
     def asked(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
+        """As JSON has it; a campaign's runs all have the usual pauses."""
+        return {name: value for name, value in asdict(self).items() if name != "pauses"}

@@ -32,8 +32,6 @@ from .registry import FAULTS
 from .world import Client, World, open_world, say
 
 ROOT = Path(__file__).parents[2]
-#: Seconds between two faults: from quick blows to time enough for everything to come back.
-PAUSES = (0.5, 6.0)
 PIECE_SECONDS = 1800.0
 
 
@@ -97,7 +95,7 @@ def _break(world: World, plan: Plan, names: Iterable[str]) -> list[str]:
     started = time.monotonic()
     done: list[str] = []
     for number, name in zip(count(1), names):
-        time.sleep(dice.uniform(*PAUSES))
+        time.sleep(dice.uniform(*plan.pauses))
         if plan.duration and time.monotonic() - started > plan.duration:
             break
         say(f"{time.monotonic() - started:6.1f} s  fault {number}: {name}")

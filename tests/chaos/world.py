@@ -179,7 +179,8 @@ class World:
         waiting = "SELECT count(*) FROM mainspring.jobs WHERE state NOT IN ('succeeded', 'cancelled', 'dead')"
         while int(self.query(waiting)) and time.monotonic() < give_up_at:
             time.sleep(0.5)
-        give_up_at = time.monotonic() + 20
+        # A consumer to which nothing comes any more begins anew after half a minute.
+        give_up_at = time.monotonic() + 45
         while self.messages() and time.monotonic() < give_up_at:
             time.sleep(0.5)
         return self.messages()

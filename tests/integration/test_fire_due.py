@@ -235,3 +235,11 @@ async def test_a_schedule_leaves_out_the_days_of_its_calendars(database: Databas
         lambda connection: calendar_changes.save(connection, Calendar("closed", ("02-29",)))
     )
     assert await next_of("s") == await next_of("all")
+
+
+async def test_an_interval_keeps_its_phase_from_its_first_fire_on(database: Database) -> None:
+    await save(database, "s", every_seconds=60)
+    async with database.connection() as connection:
+        stored = await schedules.get(connection, "s")
+    assert stored is not None
+    assert stored.next_nominal_at == stored.anchor + timedelta(seconds=60)

@@ -24,11 +24,12 @@ NAMES = {
 
 
 class Expression:
-    """The five fields as sets of numbers; 7 and 0 are both Sunday, and L is told apart."""
+    """The five fields as sets of numbers; 7 and 0 are both Sunday; L and the n-th weekdays are told apart."""
 
     def __init__(self, text: str) -> None:
         self.fields = text.lower().split()
         self.sets = [expand(part, *span) for part, span in zip(self.fields, LOWS_AND_HIGHS, strict=True)]
+        self.nths = [item.split("#") for item in self.fields[4].split(",") if "#" in item]
         self.fixed = self.fields[0][0] != "*" and self.fields[1][0] != "*"
 
     def names(self, local: datetime) -> bool:
@@ -40,7 +41,11 @@ class Expression:
         """Both day fields when one starts with a star, else either."""
         is_last = (local + DAY).day == 1
         by_date = local.day in self.sets[2] or (is_last and "l" in self.fields[2].split(","))
-        by_weekday = (local.weekday() + 1) % 7 in {number % 7 for number in self.sets[4]}
+        weekday = (local.weekday() + 1) % 7
+        nth = len(range(local.day, 0, -7))
+        by_weekday = weekday in {number % 7 for number in self.sets[4]} or any(
+            number_of(word) % 7 == weekday and int(which) == nth for word, which in self.nths
+        )
         if self.fields[2][0] == "*" or self.fields[4][0] == "*":
             return by_date and by_weekday
         return by_date or by_weekday
@@ -52,7 +57,7 @@ def expand(field: str, low: int, high: int) -> set[int]:
     for item in field.split(","):
         span, _, step = item.partition("/")
         first, _, last = span.partition("-")
-        if first == "l":
+        if first == "l" or "#" in item:
             continue
         start = low if first == "*" else number_of(first)
         end = high if first == "*" else number_of(last or first)
@@ -75,7 +80,7 @@ class Minute:
     skipped: tuple[datetime, ...]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def minutes_of(zone_name: str, start: datetime, end: datetime) -> tuple[Minute, ...]:
     """Every minute of [start, end) as the zone sees it."""
     zone = ZoneInfo(zone_name)

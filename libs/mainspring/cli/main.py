@@ -9,7 +9,19 @@ import sys
 
 import typer
 
-from mainspring.cli import dead_letters, dev, doctor, jobs, keys, migrate, queues, schedules, services
+from mainspring.cli import (
+    calendars,
+    dead_letters,
+    dev,
+    doctor,
+    forecast,
+    jobs,
+    keys,
+    migrate,
+    queues,
+    schedules,
+    services,
+)
 from mainspring.domain.errors import InvalidInput, MainspringError, Misconfigured, NotFound, Unavailable
 
 app = typer.Typer(
@@ -19,9 +31,11 @@ services.add_to(app)
 app.command("migrate")(migrate.migrate)
 app.command("dev")(dev.dev)
 app.command("doctor")(doctor.doctor)
+app.command("forecast")(forecast.forecast)
 app.command("submit")(jobs.submit)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(schedules.app, name="schedules")
+app.add_typer(calendars.app, name="calendars")
 app.add_typer(queues.app, name="queues")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(queues.workers_app, name="workers")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from mainspring.domain.calendar import without_days
 from mainspring.domain.errors import InvalidInput
@@ -122,6 +124,32 @@ class ScheduleDefinition:
 
 def _when(one: ScheduleDefinition) -> tuple[object, ...]:
     return one.cron, one.every_seconds, one.at, one.timezone, one.start_at, one.end_at, one.calendars
+
+
+def as_fields(one: ScheduleDefinition) -> dict[str, Any]:
+    """A definition as JSON values, by the names that the HTTP API and a file of schedules have for its fields."""
+    instants = {name: getattr(one, name) for name in ("at", "start_at", "end_at")}
+    return {
+        "task": one.task,
+        "payload": json.loads(one.payload),
+        "cron": one.cron,
+        "every_seconds": one.every_seconds,
+        "timezone": one.timezone,
+        "jitter_seconds": one.jitter.total_seconds(),
+        "misfire": one.misfire.value,
+        "max_catchup": one.max_catchup,
+        "catchup_window_seconds": one.catchup_window.total_seconds(),
+        "overlap": one.overlap.value,
+        "max_runs": one.max_runs,
+        "paused": one.paused,
+        "note": one.note,
+        "queue": one.queue,
+        "priority": one.priority,
+        "tags": list(one.tags),
+        "calendars": list(one.calendars),
+        "pause_after": one.pause_after,
+        **{name: instant.astimezone(UTC).isoformat() if instant else None for name, instant in instants.items()},
+    }
 
 
 def key_of_fire(schedule: str, nominal_at: datetime) -> str:

@@ -188,7 +188,7 @@ def plan_fires(
 
     Called early, or with a clock that went back, it plans nothing and keeps the stored next nominal time.
     """
-    if now - rules.grace <= next_nominal_at <= now and rules.hold(next_nominal_at):
+    if now - rules.grace <= next_nominal_at <= now and _names(trigger, rules, next_nominal_at):
         # The common way: one nominal time is due, and the next one is yet to come.
         following_at = rules.first_after(trigger, next_nominal_at)
         if following_at is None or following_at > now:
@@ -202,6 +202,10 @@ def plan_fires(
     following_at = rules.first_after(trigger, max(now, next_nominal_at - TICK))
     plan = FiringPlan((*caught_up, *on_time), skipped, following_at, runs_left)
     return plan if runs_left is None else plan.keep_earliest(runs_left, SkipReason.MAX_RUNS)
+
+
+def _names(trigger: Trigger, rules: FiringRules, instant: datetime) -> bool:
+    return rules.hold(instant) and trigger.next_after(instant - TICK) == instant
 
 
 def pass_over(

@@ -20,6 +20,7 @@ from mainspring.domain.retry import RetryPolicy
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 DEFAULT_QUEUE = "default"
 DEFAULT_PRIORITY = 5
+LOWEST_PRIORITY = 9
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 LONGEST_TIMEOUT = timedelta(days=30)
 MOST_PAYLOAD_BYTES = 256 * 1024

@@ -12,7 +12,7 @@ from mainspring.domain.errors import MainspringError
 from mainspring.domain.zones import zone_data_version
 from mainspring.runtime import clock
 from mainspring.runtime.settings import Settings
-from mainspring.store import audit, fleet, migrate, server
+from mainspring.store import audit, fleet, migrate, server, zone_data
 from mainspring.store.pool import Conn, Database
 
 LEAST_POSTGRES = 150_000
@@ -64,13 +64,13 @@ async def _of_database(connection: Conn) -> tuple[list[Finding], list[str]]:
             f"{age:.0f} s old",
             "find it in pg_stat_activity and end it: dead rows pile up behind it",
         ),
-        Finding("zone data", True, zone_data_version()),
         await _of_schema(connection),
     ]
     if not findings[-1].is_ok:
         return findings, []
     queues = [one.name for one in await fleet.queues(connection)]
-    return [*findings, *await _of_fleet(connection, queues), await _of_rows(connection)], queues
+    judged = [await _of_zone_data(connection), *await _of_fleet(connection, queues), await _of_rows(connection)]
+    return [*findings, *judged], queues
 
 
 async def _of_rows(connection: Conn) -> Finding:
@@ -87,6 +87,16 @@ async def _of_schema(connection: Conn) -> Finding:
     except MainspringError as error:
         return Finding("schema", False, str(error), "use a newer release of Mainspring")
     return _judged("schema", problem is None, problem or "fits this release", "run `mainspring migrate`")
+
+
+async def _of_zone_data(connection: Conn) -> Finding:
+    ours, fleets = zone_data_version(), await zone_data.release(connection)
+    return _judged(
+        "zone data",
+        fleets in (None, ours),
+        ours if fleets in (None, ours) else f"{ours} here, {fleets} in the fleet",
+        "install the same release of the zone data on every machine (the package tzdata)",
+    )
 
 
 async def _of_fleet(connection: Conn, queues: Sequence[str]) -> list[Finding]:

@@ -8,12 +8,14 @@ otherwise each would wait for its own timeout.
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from mainspring.domain.errors import DatabaseUnavailable
+from mainspring.domain.zones import zone_data_version
 from mainspring.runtime.clock import offset
 from mainspring.runtime.health import Health
 from mainspring.runtime.loop import Pass
-from mainspring.store import server
+from mainspring.store import server, zone_data
 from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
@@ -22,6 +24,8 @@ log = get_logger(__name__)
 WATCH_SECONDS = 2.0
 #: A server that takes longer to answer is as good as away.
 ANSWER_SECONDS = 3.0
+#: How far a clock may be off, in seconds, before it is worth a word: whoever reads its logs is misled.
+CLOCK_TOLERANCE = 0.25
 
 
 class PostgresWatch:
@@ -32,7 +36,8 @@ class PostgresWatch:
         self._watched = database.sibling("watch")
         self._health = health
         #: A look that is under way. It is not cancelled: under a server that hangs, that would take as long.
-        self._look: asyncio.Task[tuple[float, bool]] | None = None
+        self._look: asyncio.Task[_Answer] | None = None
+        self._is_clock_off = False
 
     async def run_once(self) -> Pass:
         """Look once, or go on waiting for the answer to the last look."""
@@ -48,16 +53,29 @@ class PostgresWatch:
             return Pass()
         look, self._look = self._look, None
         try:
-            seconds, is_read_only = look.result()
+            answer = look.result()
         except DatabaseUnavailable as error:
             self._health.down("postgres", str(error))
             return Pass()
-        metrics.CLOCK_OFFSET.set(seconds)
-        if is_read_only:
+        self._note(answer)
+        if answer.is_read_only:
             self._health.down("postgres", "it takes no writes: a standby, or read-only")
         else:
             self._health.up("postgres")
         return Pass()
+
+    def _note(self, answer: _Answer) -> None:
+        """What is odd and decides nothing: a clock that is off, other zone data than the fleet's."""
+        metrics.CLOCK_OFFSET.set(answer.offset)
+        is_off = abs(answer.offset) > CLOCK_TOLERANCE
+        if is_off and not self._is_clock_off:
+            log.warning("this machine's clock is not Postgres's", ahead_seconds=round(answer.offset, 3))
+        self._is_clock_off = is_off
+        self._health.note("clock", f"{answer.offset:+.3f} s from Postgres's clock" if is_off else None)
+        is_other = answer.zone_data not in (None, zone_data_version())
+        self._health.note(
+            "zone_data", f"{zone_data_version()} here, {answer.zone_data} in the fleet" if is_other else None
+        )
 
     async def _answers_anew(self) -> bool:
         fresh = self._database.sibling("probe")
@@ -72,5 +90,12 @@ class PostgresWatch:
             fresh.renew()
 
 
-async def _ask(connection: Conn) -> tuple[float, bool]:
-    return await offset(connection), (await server.facts(connection))["read_only"]
+class _Answer(NamedTuple):
+    offset: float
+    is_read_only: bool
+    zone_data: str | None
+
+
+async def _ask(connection: Conn) -> _Answer:
+    seconds = await offset(connection)
+    return _Answer(seconds, (await server.facts(connection))["read_only"], await zone_data.release(connection))

@@ -47,7 +47,7 @@ async def save(connection: Conn, definition: ScheduleDefinition, *, is_new: bool
     days = await _excluded_days(connection, definition)
     now = await fleet.now(connection)
     trigger = definition.trigger(existing.anchor if existing else now, days)
-    await schedules.save(connection, definition, await _standing(connection, existing, definition, trigger, now))
+    await schedules.save(connection, definition, await _standing(connection, existing, definition, trigger, now), now)
     return await found(connection, definition.name)
 
 

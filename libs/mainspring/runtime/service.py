@@ -19,6 +19,7 @@ from typing import Any
 import uvloop
 
 from mainspring.domain.errors import MainspringError, Misconfigured
+from mainspring.domain.zones import zone_data_version
 from mainspring.runtime.health import Health, listen, server_for
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.settings import Settings
@@ -35,7 +36,7 @@ class Service:
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
         self.settings = settings
-        self.health = Health(name)
+        self.health = Health(name, {"zone_data": zone_data_version()})
         self.health.down("start", "not all is ready yet")
         self.stopping = asyncio.Event()
         self._is_started = False

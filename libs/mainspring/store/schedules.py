@@ -108,8 +108,8 @@ def local_at(definition: ScheduleDefinition, instant: datetime | None) -> dateti
     return instant.astimezone(load_zone(definition.timezone)).replace(tzinfo=None) if instant else None
 
 
-async def save(connection: Conn, one: ScheduleDefinition, standing: Standing) -> None:
-    """Create or replace a schedule, under its name's lock. Raises InvalidInput."""
+async def save(connection: Conn, one: ScheduleDefinition, standing: Standing, now: datetime) -> None:
+    """Create or replace a schedule, under its name's lock; ``now`` is the anchor of a new one. Raises InvalidInput."""
     await connection.execute(
         _SQL["save"],
         *(one.name, one.task, one.payload, one.cron, one.every_seconds, one.at, one.timezone),
@@ -117,6 +117,7 @@ async def save(connection: Conn, one: ScheduleDefinition, standing: Standing) ->
         *(one.overlap.value, one.start_at, one.end_at, one.max_runs, one.paused, one.note, one.queue, one.priority),
         *(list(one.tags), list(one.calendars), one.pause_after),
         *(standing.next_nominal_at, standing.fires_at, zone_data_version(), standing.last_local, standing.active_since),
+        now,
     )
 
 

@@ -20,6 +20,11 @@ async def has_leader(connection: Conn) -> bool:
     return bool(await connection.fetchval(_SQL["has_leader"]))
 
 
+async def leader(connection: Conn) -> Any:
+    """Who leads, by which term, since when; None when nobody does."""
+    return await connection.fetchrow(_SQL["leader"])
+
+
 async def horizon(connection: Conn) -> float:
     """For how many seconds the oldest open transaction has kept dead rows from being removed."""
     seconds: float = await connection.fetchval(_SQL["horizon"])

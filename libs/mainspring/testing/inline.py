@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from mainspring.context import Connection, JobContext
+from mainspring.context import Connection, JobContext, LastRun
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRequest, json_text
 from mainspring.domain.retry import DEFAULT
@@ -73,6 +73,9 @@ class InlineContext(JobContext):
         self._transaction = self._connection.transaction()
         await self._transaction.start()
         yield self._connection
+
+    async def last_run(self, *, succeeded: bool = False) -> LastRun | None:  # noqa: ARG002  the interface has it
+        return None
 
     async def end(self, *, commit: bool) -> None:
         """Commit what the handler wrote, or roll it back; nothing when it wrote nothing."""

@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from mainspring.context import Connection, JobContext
+from mainspring.context import Connection, JobContext, LastRun
 from mainspring.domain.errors import DatabaseUnavailable, MainspringError, StaleFence
 from mainspring.fault_points import reach
-from mainspring.store import attempts, settle
+from mainspring.store import attempts, runs, settle
 from mainspring.store.pool import Database
 
 
@@ -50,6 +50,15 @@ class HandlerContext(JobContext):
         self._connection = await self._resources.enter_async_context(self._database.handler_connection())
         yield self._connection
         await settle.guard_handler_transaction(self._connection)
+
+    async def last_run(self, *, succeeded: bool = False) -> LastRun | None:
+        """See JobContext.last_run."""
+        schedule = self.schedule
+        if schedule is None:
+            return None
+        return await self._database.run(
+            lambda connection: runs.last_run(connection, schedule, self.job_id, succeeded=succeeded)
+        )
 
     @property
     def has_transaction(self) -> bool:

@@ -7,10 +7,20 @@ from importlib.metadata import version
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
-from mainspring.domain.zones import zone_data_version
+from mainspring.runtime.forecast import Forecasts
 from mainspring.telemetry import metrics
 from mainspring_services.api import openapi, problems
-from mainspring_services.api.routes import dead_letters, events, fleet, jobs, queues, schedules
+from mainspring_services.api.routes import (
+    calendars,
+    dead_letters,
+    events,
+    fleet,
+    forecast,
+    jobs,
+    queues,
+    schedule_changes,
+    schedules,
+)
 from mainspring_services.api.settings import ApiSettings
 from mainspring_services.api.state import ApiState
 from mainspring_services.api.tracing import request_spans
@@ -22,9 +32,11 @@ def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     app.state.parts = parts
     app.state.settings = settings
     app.state.keys = parts.keys
+    app.state.forecasts = Forecasts()
     problems.install(app)
     openapi.install(app)
-    for module in (jobs, schedules, queues, dead_letters, fleet, events):
+    # The paths of all schedules come before those of one, whose name could be the same word.
+    for module in (jobs, schedule_changes, schedules, calendars, queues, dead_letters, fleet, events, forecast):
         app.include_router(module.router)
 
     @app.get("/livez", include_in_schema=False)
@@ -34,7 +46,7 @@ def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> JSONResponse:
         status, body = parts.health.report()
-        return JSONResponse(body | {"zone_data": zone_data_version()}, status)
+        return JSONResponse(body, status)
 
     @app.get("/metrics", include_in_schema=False)
     async def exposition() -> Response:

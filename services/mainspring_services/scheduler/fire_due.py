@@ -116,8 +116,8 @@ async def _fire_schedules(connection: Conn, taken: Sequence[StoredSchedule]) -> 
             # An old row, or zone data that no longer knows the zone.
             await set_aside(connection, one, error)
     await _pause_failing(connection, due)
-    await _judge_overlaps(connection, due)
-    made = await _make_jobs(connection, due, now)
+    await judge_overlaps(connection, due)
+    made = await make_jobs(connection, due, now)
     await fires.advance(connection, [one.step(made.get(one.name, 0)) for one in due])
 
 
@@ -144,7 +144,8 @@ async def _pause_failing(connection: Conn, due: Sequence[DueSchedule]) -> None:
             log.warning("schedule paused itself", schedule=one.name, why=notes[one.name])
 
 
-async def _judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
+async def judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
+    """Take out of the plans what the overlap policies don't allow."""
     judged = [one for one in due if one.plan.fire and one.definition.overlap not in _BLIND]
     active = await fires.active_jobs(connection, [one.name for one in judged])
     for one in judged:
@@ -153,7 +154,7 @@ async def _judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
     await fires.cancel_running(connection, [one.name for one in judged if one.plan.cancels_running])
 
 
-async def _make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime) -> dict[str, int]:
+async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime) -> dict[str, int]:
     """Insert a job for each nominal time that nobody has recorded before; returns how many for each schedule."""
     for one in due:
         one.ids = [jobs.new_id() for _ in one.plan.fire]

@@ -19,6 +19,8 @@ from mainspring.store.pool import Database
 from mainspring.store.release import Bounds
 from mainspring.store.wakeups import DUE_CHANNEL, listen
 from mainspring_services.scheduler.audit import Audit, Mend
+from mainspring_services.scheduler.audit_fires import AuditFires
+from mainspring_services.scheduler.backfill_due import BackfillDue
 from mainspring_services.scheduler.declare_queues import DeclareQueues
 from mainspring_services.scheduler.fire_due import FireDue
 from mainspring_services.scheduler.lead import Lead
@@ -28,10 +30,15 @@ from mainspring_services.scheduler.reconcile import ReconcileEpoch, ReconcileLea
 from mainspring_services.scheduler.release_due import ReleaseDue
 from mainspring_services.scheduler.republish_outbox import RepublishOutbox
 from mainspring_services.scheduler.settings import SchedulerSettings
+from mainspring_services.scheduler.zone_data import FollowZoneData
 
 NAME = "scheduler"
 #: How often the release scans from the start: finds jobs of transactions that committed late.
 SWEEP_SECONDS = 5.0
+#: How often the leader looks for schedules that other zone data decided.
+ZONE_DATA_SECONDS = 5.0
+#: How often to look for backfills while none runs.
+BACKFILL_SECONDS = 1.0
 #: How often some queues are asked for their leader: a question costs the broker a channel.
 LEADERS_SECONDS = 5.0
 
@@ -111,6 +118,9 @@ def _loops(
         Loop("leadership", leadership.renew, RENEW_SECONDS),
         Loop("lead", lead.run_once, 30.0),
         Loop("audit", Audit(database, leadership, mends).run_once, settings.audit_interval),
+        Loop("audit_fires", AuditFires(database, leadership).run_once, settings.audit_interval),
+        Loop("zone_data", FollowZoneData(database, leadership).run_once, ZONE_DATA_SECONDS),
+        Loop("backfill_due", BackfillDue(database, releases.wake_up).run_once, BACKFILL_SECONDS),
     ]
 
 

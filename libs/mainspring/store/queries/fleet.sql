@@ -80,11 +80,12 @@ ORDER BY started_at
 -- name: take_leadership
 -- The holder renews; anyone takes over when the lease is over, with a new term. The term is a key column, so
 -- a takeover waits for the transactions that hold FOR KEY SHARE on the row.
-INSERT INTO mainspring.leader AS held (duty, holder, term, expires_at)
-VALUES ($1, $2, 1, clock_timestamp() + $3::interval)
+INSERT INTO mainspring.leader AS held (duty, holder, term, expires_at, taken_at)
+VALUES ($1, $2, 1, clock_timestamp() + $3::interval, clock_timestamp())
 ON CONFLICT (duty) DO UPDATE SET
     holder = excluded.holder,
     term = CASE WHEN held.holder = excluded.holder THEN held.term ELSE held.term + 1 END,
+    taken_at = CASE WHEN held.holder = excluded.holder THEN held.taken_at ELSE excluded.taken_at END,
     expires_at = clock_timestamp() + $3::interval
 WHERE held.holder = excluded.holder OR held.expires_at < clock_timestamp()
 RETURNING term

@@ -2,11 +2,11 @@
 INSERT INTO mainspring.schedules (
     name, task, payload, cron, every_seconds, at, timezone, jitter_seconds, misfire, max_catchup,
     catchup_window_seconds, overlap, start_at, end_at, max_runs, paused, note, queue, priority, tags,
-    calendars, pause_after, next_nominal_at, fires_at, zone_data, last_local, active_since
+    calendars, pause_after, next_nominal_at, fires_at, zone_data, last_local, active_since, created_at
 )
 VALUES (
     $1, $2, $3::jsonb, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-    $24, $25, $26, $27
+    $24, $25, $26, $27, $28
 )
 ON CONFLICT (name) DO UPDATE SET
     task = excluded.task, payload = excluded.payload, cron = excluded.cron, every_seconds = excluded.every_seconds,

@@ -6,6 +6,12 @@ SELECT
 -- name: has_leader
 SELECT EXISTS (SELECT FROM mainspring.leader WHERE expires_at > clock_timestamp())
 
+-- name: leader
+SELECT
+    holder, term, taken_at, expires_at,
+    extract(epoch FROM clock_timestamp() - taken_at)::double precision AS age_seconds
+FROM mainspring.leader WHERE duty = 'leader' AND expires_at > clock_timestamp()
+
 -- name: horizon
 -- How long ago the oldest transaction began that keeps dead rows from being removed.
 SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::double precision

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from mainspring.store import fleet, jobs
+from mainspring.store import fleet, jobs, server
 from mainspring_services.api.access import READS
 from mainspring_services.api.openapi import USUAL_PROBLEMS
 from mainspring_services.api.schemas.fleet import Stats, Workers
@@ -23,5 +23,7 @@ async def workers(state: State) -> dict[str, Any]:
 
 @router.get("/stats", tags=["stats"], response_model=Stats, dependencies=[READS])
 async def stats(state: State) -> dict[str, Any]:
-    """Live jobs by queue and state."""
-    return {"items": [dict(row) for row in await state.database.run(jobs.counts)]}
+    """Live jobs by queue and state, and who leads."""
+    leader = await state.database.run(server.leader)
+    counts = await state.database.run(jobs.counts)
+    return {"items": [dict(row) for row in counts], "leader": dict(leader) if leader else None}

@@ -13,10 +13,11 @@ from mainspring.runtime.replay import once
 from mainspring.store import schedules
 from mainspring.store.fires import of as fires_of
 from mainspring.store.pool import Conn
+from mainspring.store.schedules import ScheduleFilter
 from mainspring_services.api.access import OPERATES, READS, SUBMITS
 from mainspring_services.api.body import parsed, read_json
 from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
-from mainspring_services.api.schemas.common import Instant, Limit, Name, NameText, NoteQuery
+from mainspring_services.api.schemas.common import Instant, Limit, Name, NameText, Note, NoteQuery
 from mainspring_services.api.schemas.jobs import Job
 from mainspring_services.api.schemas.schedules import (
     MOST_PREVIEWED,
@@ -89,9 +90,15 @@ async def list_all(
     state: State,
     cursor: Annotated[NameText | None, Query(description="The `next` of the page before.")] = None,
     limit: Limit = 100,
+    prefix: Annotated[str | None, Query(max_length=63, description="Of their names.")] = None,
+    task: NameText | None = None,
+    queue: NameText | None = None,
+    tag: Annotated[Note | None, Query()] = None,
+    paused: bool | None = None,
 ) -> dict[str, Any]:
-    """Schedules by name."""
-    page = await state.database.run(lambda connection: schedules.list_after(connection, cursor or "", limit))
+    """Schedules by name: those that fit each field given."""
+    which = ScheduleFilter(prefix, task, queue, tag, paused)
+    page = await state.database.run(lambda connection: schedules.list_after(connection, cursor or "", limit, which))
     return {"items": [schedule_out(one) for one in page], "next": page[-1].name if len(page) == limit else None}
 
 

@@ -101,7 +101,18 @@ class Count(BaseModel):
     oldest_due_at: datetime
 
 
+class Leader(BaseModel):
+    """The scheduler that has the leader's duties."""
+
+    holder: UUID
+    term: int = Field(description="Grows by one with each new holder.")
+    taken_at: datetime | None
+    age_seconds: float | None = Field(description="For how long it has led.")
+    expires_at: datetime = Field(description="When another may take over, unless it is renewed.")
+
+
 class Stats(BaseModel):
     """Live jobs by queue and state; those that have succeeded or were cancelled are not live."""
 
     items: list[Count]
+    leader: Leader | None

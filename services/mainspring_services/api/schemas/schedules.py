@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mainspring.domain.definition import ScheduleDefinition
+from mainspring.domain.definition import MOST_FAILURES, ScheduleDefinition
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.job import payload_text
 from mainspring.store.schedules import StoredSchedule
@@ -42,16 +42,25 @@ class ScheduleIn(BaseModel):
     queue: str | None = None
     priority: int | None = Field(default=None, ge=0, le=9)
     tags: list[str] = Field(default_factory=list)
+    calendars: list[str] = Field(default_factory=list, description="Names of calendars, on whose days it doesn't fire.")
+    pause_after: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_FAILURES,
+        strict=True,
+        description="After so many failures in a row it pauses itself.",
+    )
 
     def definition(self, name: str) -> ScheduleDefinition:
         """As the domain has it. Raises InvalidInput."""
-        fields = self.model_dump(exclude={"payload", "jitter_seconds", "catchup_window_seconds", "tags"})
+        fields = self.model_dump(exclude={"payload", "jitter_seconds", "catchup_window_seconds", "tags", "calendars"})
         return ScheduleDefinition(
             name,
             payload=payload_text(self.payload),
             jitter=timedelta(seconds=self.jitter_seconds),
             catchup_window=timedelta(seconds=self.catchup_window_seconds),
             tags=tuple(self.tags),
+            calendars=tuple(self.calendars),
             **fields,
         )
 
@@ -103,6 +112,8 @@ class Schedule(BaseModel):
     queue: str | None
     priority: int | None
     tags: list[str]
+    calendars: list[str]
+    pause_after: int | None
     next_nominal_at: datetime | None = Field(description="Its next nominal time; null when there is none.")
     broken: str | None = Field(description="Why it can't be evaluated; it is set aside until it is edited.")
 
@@ -122,6 +133,9 @@ class Fire(BaseModel):
     nominal_times: int
     job_id: UUID | None
     skipped: str | None = Field(description="Why there is no job.")
+    planned_at: datetime | None = Field(description="When its job was meant to be made: nominal time and jitter.")
+    lateness_seconds: float | None = Field(description="How much later it was made.")
+    backfill: UUID | None = Field(description="The backfill that made it.")
 
 
 class FirePage(BaseModel):

@@ -1,0 +1,46 @@
+"""What should have fired, computed again by other means than the code that fires: gaps, and schedules in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+
+from mainspring.domain.firing import FiringRules
+from mainspring.domain.schedule import TICK, Trigger, fire_times
+
+#: A nominal time that has no record for so long after its fire was due is missed.
+PATIENCE = timedelta(seconds=60)
+#: How far back each look goes.
+HORIZON = timedelta(hours=25)
+#: Missing nominal times that one look names.
+MOST_MISSING = 1000
+
+
+def window_of(
+    rules: FiringRules, *, active_since: datetime, next_nominal_at: datetime | None, now: datetime
+) -> tuple[datetime, datetime]:
+    """[start, end) of the nominal times that must be recorded by now; those still waited for are not among them."""
+    start = max(active_since + TICK, now - HORIZON, rules.start_at or active_since)
+    # The jitter is part of the grace: a fire isn't late before its own instant has passed.
+    ends = [now - PATIENCE - rules.grace, next_nominal_at, rules.end_at]
+    return start, max(start, min(end for end in ends if end is not None))
+
+
+def missing(
+    trigger: Trigger, window: tuple[datetime, datetime], recorded: Sequence[tuple[datetime, datetime, int]]
+) -> list[datetime]:
+    """The nominal times of ``window`` that no record covers; ``recorded``: first, last and count of each."""
+    start, end = window
+    inside = [one for one in recorded if one[0] >= start and one[1] < end]
+    if len(inside) == len(recorded) and sum(count for _, _, count in inside) == trigger.count_between(start, end):
+        return []
+    ranges = [(first, last) for first, last, _ in recorded]
+    return list(
+        islice((at for at in fire_times(trigger, start, end) if not any(a <= at <= b for a, b in ranges)), MOST_MISSING)
+    )
+
+
+def is_in_vain(trigger: Trigger, since: datetime, now: datetime, grace: timedelta) -> bool:
+    """Whether it has gone without a success since ``since`` for longer than from one nominal time to the next."""
+    return len(list(fire_times(trigger, since + TICK, now - grace - PATIENCE, 2))) == 2

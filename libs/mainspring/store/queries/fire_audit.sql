@@ -1,0 +1,22 @@
+-- name: page
+-- Schedules by name that fire, with what the auditor asks of each. Those that other zone data decided are left out.
+SELECT
+    schedules.*, mainspring.excluded_days(schedules.calendars) AS excluded_days,
+    (
+        SELECT max(finished_jobs.finished_at) FROM mainspring.finished_jobs
+        WHERE finished_jobs.schedule = schedules.name AND finished_jobs.state = 'succeeded'
+    ) AS last_success
+FROM mainspring.schedules
+WHERE name > $1 AND NOT paused AND broken IS NULL AND (zone_data = $2 OR timezone = 'UTC')
+ORDER BY name
+LIMIT $3
+
+-- name: recorded
+-- What became of nominal times from an instant on, a range that begins before included.
+SELECT nominal_at, last_nominal_at, nominal_times FROM mainspring.fires
+WHERE schedule = $1 AND nominal_at < $3 AND last_nominal_at >= $2
+    AND nominal_at >= coalesce((
+        SELECT max(earlier.nominal_at) FROM mainspring.fires AS earlier
+        WHERE earlier.schedule = $1 AND earlier.nominal_at <= $2
+    ), $2)
+ORDER BY nominal_at

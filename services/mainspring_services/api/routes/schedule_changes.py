@@ -1,0 +1,125 @@
+"""/v1/schedules beyond one of them: a whole file, all that fit a filter, backfills."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from mainspring.domain.definition import ScheduleDefinition
+from mainspring.domain.errors import InvalidInput
+from mainspring.runtime import backfill, schedule_apply, schedule_changes
+from mainspring.store import backfills
+from mainspring_services.api.access import OPERATES, READS
+from mainspring_services.api.body import parsed, read_json
+from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
+from mainspring_services.api.schemas.common import Limit, Name
+from mainspring_services.api.schemas.schedule_changes import (
+    AppliedOut,
+    BackfillIn,
+    BackfillOut,
+    BackfillPage,
+    BulkOut,
+    SchedulesIn,
+    WhichIn,
+)
+from mainspring_services.api.schemas.schedules import NamedScheduleIn, ScheduleIn
+from mainspring_services.api.state import ApiState, State
+
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=USUAL_PROBLEMS)
+_FILE = {"schedules": [{"name": "daily-report", "task": "reports.daily", "cron": "0 6 * * *"}], "dry_run": True}
+
+
+@router.post(
+    "/apply",
+    response_model=AppliedOut,
+    responses=BODY_PROBLEMS,
+    openapi_extra=takes(SchedulesIn, _FILE),
+    dependencies=[OPERATES],
+)
+async def apply(request: Request, state: State) -> dict[str, Any]:
+    """Make the schedules those of a file, in one transaction; with `dry_run` only say what would change."""
+    given: SchedulesIn = parsed(SchedulesIn, await read_json(request))
+    wanted = [_definition(index, one) for index, one in enumerate(given.schedules)]
+    applied = await state.database.run_in_transaction(
+        lambda connection: schedule_apply.apply(connection, wanted, prune=given.prune, dry_run=given.dry_run)
+    )
+    return asdict(applied) | {"dry_run": given.dry_run}
+
+
+def _definition(index: int, given: NamedScheduleIn) -> ScheduleDefinition:
+    try:
+        return ScheduleIn(**given.model_dump(exclude={"name"})).definition(given.name)
+    except InvalidInput as error:
+        raise InvalidInput(f"schedules.{index}.{error.field}", error.message) from error
+
+
+@router.post(
+    "/pause",
+    response_model=BulkOut,
+    responses=BODY_PROBLEMS,
+    openapi_extra=takes(WhichIn, {"tag": "nightly", "note": "the database moves"}),
+    dependencies=[OPERATES],
+)
+async def pause_all(request: Request, state: State) -> dict[str, Any]:
+    """Pause every schedule that fits."""
+    return await _set_all_paused(request, state, paused=True)
+
+
+@router.post(
+    "/resume",
+    response_model=BulkOut,
+    responses=BODY_PROBLEMS,
+    openapi_extra=takes(WhichIn, {"tag": "nightly"}),
+    dependencies=[OPERATES],
+)
+async def resume_all(request: Request, state: State) -> dict[str, Any]:
+    """Resume every schedule that fits: each waits for its first nominal time after now."""
+    return await _set_all_paused(request, state, paused=False)
+
+
+async def _set_all_paused(request: Request, state: ApiState, *, paused: bool) -> dict[str, Any]:
+    given: WhichIn = parsed(WhichIn, await read_json(request))
+    changed, refused = await state.database.run_in_transaction(
+        lambda connection: schedule_changes.set_all_paused(connection, given.which(), paused, given.note)
+    )
+    return {"changed": changed, "refused": refused}
+
+
+@router.post(
+    "/{name}/backfill",
+    status_code=201,
+    response_model=BackfillOut,
+    responses={**answers(404), **BODY_PROBLEMS},
+    openapi_extra=takes(BackfillIn, {"start_at": "2026-03-01T00:00:00Z", "end_at": "2026-03-08T00:00:00Z"}),
+    dependencies=[OPERATES],
+)
+async def start_backfill(name: Name, request: Request, state: State) -> dict[str, Any]:
+    """Make jobs of past nominal times that have none, beside the live runs and never in their way."""
+    given: BackfillIn = parsed(BackfillIn, await read_json(request))
+    made = await state.database.run_in_transaction(
+        lambda connection: backfill.start(connection, name, given.start_at, given.end_at, given.parallel)
+    )
+    return made._asdict()
+
+
+@router.get("/{name}/backfills", response_model=BackfillPage, dependencies=[READS])
+async def list_backfills(name: Name, state: State, limit: Limit = 100) -> dict[str, Any]:
+    """Its backfills, the latest first."""
+    found = await state.database.run(lambda connection: backfills.of(connection, name, limit))
+    return {"items": [one._asdict() for one in found]}
+
+
+@router.post(
+    "/{name}/backfills/{id}/cancel",
+    status_code=204,
+    response_class=Response,
+    responses=answers(404),
+    dependencies=[OPERATES],
+)
+async def cancel_backfill(name: Name, id: UUID, state: State) -> Response:
+    """Make no more jobs of a backfill; those that are made stay."""
+    await state.database.run_in_transaction(lambda connection: backfill.cancel(connection, name, id))
+    return Response(status_code=204)
