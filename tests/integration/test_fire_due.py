@@ -4,47 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
 from mainspring.domain.calendar import Calendar
-from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.states import State
 from mainspring.runtime import calendar_changes, schedule_changes
-from mainspring.store import fires, fleet, schedules
+from mainspring.store import fleet
 from mainspring.store.pool import Database
 from mainspring_services.scheduler.fire_due import FireDue
 
 from .rows import put_job
-
-
-async def save(database: Database, name: str, **fields: Any) -> None:
-    definition = ScheduleDefinition(name, "t", **{"overlap": Overlap.ALLOW, **fields})
-
-    await database.run_in_transaction(lambda connection: schedule_changes.save(connection, definition))
-
-
-async def make_due(database: Database, name: str, ago: timedelta) -> datetime:
-    """Move the schedule's next nominal time into the past, onto its own grid."""
-    async with database.connection() as connection:
-        row = await schedules.get(connection, name)
-        assert row is not None
-        definition = row.definition()
-        trigger = definition.trigger(row.anchor)
-        nominal_at = trigger.next_after(await fleet.now(connection) - ago)
-        assert nominal_at is not None
-        await connection.execute(
-            "UPDATE mainspring.schedules SET next_nominal_at = $2, fires_at = $2 WHERE name = $1", name, nominal_at
-        )
-        return nominal_at
-
-
-async def fires_of(database: Database, name: str) -> list[Any]:
-    async with database.connection() as connection:
-        return await fires.of(connection, name, None, 1000)
+from .schedules import fires_of, make_due, save, stored
 
 
 async def test_schedulers_side_by_side_fire_each_nominal_time_once(database: Database) -> None:
@@ -160,16 +133,16 @@ async def test_after_failures_in_a_row_a_schedule_pauses_itself_and_a_resume_for
         await make_due(database, name, timedelta(minutes=59))
     loop = FireDue(database, lambda: None)
     await loop.run_once()
-    async with database.connection() as connection:
-        stored = await schedules.get(connection, "s")
-    assert stored is not None
-    assert (stored.row["paused"], stored.row["note"]) == (True, "paused itself after 2 failures in a row")
+    row = (await stored(database, "s")).row
+    assert (row["paused"], row["note"]) == (True, "paused itself after 2 failures in a row")
     assert [row["skipped"] for row in await fires_of(database, "s")] == ["failures"]
     assert [row["skipped"] for row in await fires_of(database, "steady")] == [None]
     await database.run_in_transaction(lambda connection: schedule_changes.set_paused(connection, "s", False))
+    resumed = await stored(database, "s")
+    await make_due(database, "s", timedelta(minutes=59))
     async with database.connection() as connection:
         await connection.execute("DELETE FROM mainspring.fires")
-    await make_due(database, "s", timedelta(minutes=59))
+        await connection.execute("UPDATE mainspring.schedules SET active_since = $1", resumed.row["active_since"])
     await loop.run_once()
     assert [row["skipped"] for row in await fires_of(database, "s")] == [None]
 
@@ -189,10 +162,7 @@ async def test_an_edit_of_the_payload_drops_no_fire_that_is_late(database: Datab
     await save(database, "s", every_seconds=60, misfire=Misfire.FIRE_ALL)
     waited_for = await make_due(database, "s", timedelta(minutes=3))
     await save(database, "s", every_seconds=60, misfire=Misfire.FIRE_ALL, payload='{"edited": true}')
-    async with database.connection() as connection:
-        stored = await schedules.get(connection, "s")
-    assert stored is not None
-    assert stored.next_nominal_at == waited_for
+    assert (await stored(database, "s")).next_nominal_at == waited_for
     await FireDue(database, lambda: None).run_once()
     assert [row["skipped"] for row in await fires_of(database, "s")] == [None, None, None]
 
@@ -202,11 +172,10 @@ async def test_f04_an_edit_of_the_trigger_records_what_it_passes_over(database: 
     await make_due(database, "s", timedelta(minutes=3))
     await save(database, "s", cron="0 19 * * *")
     async with database.connection() as connection:
-        stored = await schedules.get(connection, "s")
         now = await fleet.now(connection)
-    assert stored is not None
-    assert stored.next_nominal_at is not None
-    assert stored.next_nominal_at > now
+    nominal_at = (await stored(database, "s")).next_nominal_at
+    assert nominal_at is not None
+    assert nominal_at > now
     (row,) = await fires_of(database, "s")
     assert (row["nominal_times"], row["skipped"]) == (3, "edited")
 
@@ -219,11 +188,9 @@ async def test_a_schedule_leaves_out_the_days_of_its_calendars(database: Databas
     await save(database, "all", cron="0 0 * * *")
 
     async def next_of(name: str) -> datetime:
-        async with database.connection() as connection:
-            stored = await schedules.get(connection, name)
-        assert stored is not None
-        assert stored.next_nominal_at is not None
-        return stored.next_nominal_at
+        nominal_at = (await stored(database, name)).next_nominal_at
+        assert nominal_at is not None
+        return nominal_at
 
     assert await next_of("s") == await next_of("all") + timedelta(days=1)
     with pytest.raises(InvalidInput, match=r"calendars\.0"):
@@ -239,7 +206,5 @@ async def test_a_schedule_leaves_out_the_days_of_its_calendars(database: Databas
 
 async def test_an_interval_keeps_its_phase_from_its_first_fire_on(database: Database) -> None:
     await save(database, "s", every_seconds=60)
-    async with database.connection() as connection:
-        stored = await schedules.get(connection, "s")
-    assert stored is not None
-    assert stored.next_nominal_at == stored.anchor + timedelta(seconds=60)
+    one = await stored(database, "s")
+    assert one.next_nominal_at == one.anchor + timedelta(seconds=60)

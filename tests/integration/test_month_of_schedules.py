@@ -7,7 +7,6 @@ pause and resume. At the end the record of fires is held, nominal time by nomina
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import Counter
 from dataclasses import replace
@@ -30,7 +29,7 @@ from .virtual_clock import VirtualClock, virtual_clock
 
 NEW_YORK, BERLIN, LORD_HOWE, KOLKATA = "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kolkata"
 #: A month in which each reason to skip comes up, and in which the last run comes while an outage is caught up.
-SEED = int(os.environ.get("SEED", "13"))
+SEED = 13
 HOLIDAYS = ("2025-03-17", "03-31")
 MORE_HOLIDAYS = (*HOLIDAYS, "2025-03-18", "2025-03-27", "2025-04-01")
 
@@ -125,7 +124,7 @@ def script(draw: random.Random) -> list[Happening]:
         Happening(BEGIN, "calendar", "closed", HOLIDAYS),
         Happening(utc(2025, 3, 24, 21, 3), "calendar", "closed", MORE_HOLIDAYS),
     ]
-    return sorted(happenings, key=lambda each: (each.at, each.what))
+    return sorted((each for each in happenings if each.at < END), key=lambda each: (each.at, each.what))
 
 
 class Scheduler:

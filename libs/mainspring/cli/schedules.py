@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mainspring.cli import backfills, schedule_file, schedule_save
+from mainspring.cli import backfills, schedule_file, schedule_lint, schedule_save
 from mainspring.cli.api_client import call, pages
 from mainspring.cli.output import Json, Limit, say, show, show_list
 from mainspring.domain.errors import InvalidInput
@@ -26,6 +26,7 @@ OfTask = Annotated[str | None, typer.Option("--task", help="Those of a task.")]
 OfQueue = Annotated[str | None, typer.Option("--queue", help="Those that name a queue.")]
 OfTag = Annotated[str | None, typer.Option("--tag", help="Those with a tag.")]
 Everything = Annotated[bool, typer.Option("--all", help="Every schedule.")]
+app.command("lint")(schedule_lint.lint)
 app.command("save")(schedule_save.save)
 app.command("apply")(schedule_file.apply)
 app.command("backfill")(backfills.backfill)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
@@ -116,6 +115,7 @@ class Load:
         self._offsets, self._owners = array("d"), array("I")
         self._names: list[str] = []
         self._seconds: list[float] = []
+        self._fires: list[int] = []
 
     @property
     def window(self) -> Window:
@@ -124,7 +124,8 @@ class Load:
 
     def take(self, entry: Entry) -> None:
         """Count a schedule's fires. A fire that would meet its own schedule's job running is none under ``skip``."""
-        room = self._most - len(self._offsets)
+        taken = len(self._offsets)
+        room = self._most - taken
         if room <= 0:
             self.is_full = True
             return
@@ -140,6 +141,7 @@ class Load:
             self.curve.add(offset, seconds)
             self._offsets.append(offset)
             self._owners.append(owner)
+        self._fires.append(len(self._offsets) - taken)
 
     def buckets(self) -> list[Bucket]:
         """All of them, in order."""
@@ -166,8 +168,7 @@ class Load:
 
     def fires_of(self) -> dict[str, int]:
         """How many jobs each schedule makes."""
-        counts = Counter(self._owners)
-        return {name: counts[owner] for owner, name in enumerate(self._names)}
+        return dict(zip(self._names, self._fires, strict=True))
 
     def running_in(self, buckets: Sequence[int]) -> dict[int, dict[str, float]]:
         """For each of these buckets: the seconds that each schedule's jobs run in it."""

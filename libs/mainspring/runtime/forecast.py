@@ -135,7 +135,8 @@ async def suggest(database: Database, forecast: Forecast) -> Suggestion:
     of_schedules = await database.run(lambda connection: durations.mean_seconds_of_schedules(connection, names))
     async with database.connection() as connection:
         found = [await schedules.get(connection, name) for name in names]
-    entries = list(_entries([one for one in found if one and not one.row["paused"]], of_schedules, of_tasks))
+    # Lazily: they are made in the thread that asks for them.
+    entries = _entries([one for one in found if one and not one.row["paused"]], of_schedules, of_tasks)
     return Suggestion(forecast, await asyncio.to_thread(propose, forecast.load, targets, entries), left_out)
 
 

@@ -19,7 +19,7 @@ from mainspring.domain.schedule import Trigger
 from mainspring.domain.trace import JobTrace
 from mainspring.fault_points import reach
 from mainspring.runtime.loop import Pass
-from mainspring.store import fires, fleet, jobs, schedules
+from mainspring.store import fires, fleet, jobs, runs, schedules
 from mainspring.store.fires import FireRow, Step
 from mainspring.store.pool import Conn, Database
 from mainspring.store.schedules import StoredSchedule
@@ -30,7 +30,9 @@ from mainspring.telemetry.tracing import Operation
 log = get_logger(__name__)
 MOST = 500
 #: Overlap policies that don't ask what the earlier jobs do.
-_BLIND = frozenset({Overlap.ALLOW, Overlap.QUEUE_ALL})
+_BLIND = frozenset({Overlap.ALLOW})
+#: Those under which one job runs at a time: a later one is kept back until the earlier have ended.
+_ONE_AT_A_TIME = frozenset({Overlap.QUEUE_ONE, Overlap.QUEUE_ALL, Overlap.CANCEL_RUNNING})
 
 
 @dataclass(slots=True)
@@ -43,6 +45,8 @@ class DueSchedule:
     plan: FiringPlan
     #: A new job's id for each nominal time that fires.
     ids: list[UUID] = field(default_factory=list)
+    #: Its earlier jobs that wait or run.
+    active: int = 0
 
     @property
     def name(self) -> str:
@@ -150,7 +154,8 @@ async def judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
     active = await fires.active_jobs(connection, [one.name for one in judged])
     for one in judged:
         waiting, running = active.get(one.name, (0, 0))
-        one.plan = one.plan.under(one.definition.overlap, active=waiting + running, waiting=waiting)
+        one.active = waiting + running
+        one.plan = one.plan.under(one.definition.overlap, active=one.active, waiting=waiting)
     await fires.cancel_running(connection, [one.name for one in judged if one.plan.cancels_running])
 
 
@@ -160,7 +165,7 @@ async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime)
         one.ids = [jobs.new_id() for _ in one.plan.fire]
     rows = [row for one in due for row in one.rows()]
     recorded = await fires.record(connection, rows)
-    requests, ids = [], []
+    requests, ids, held = [], [], []
     made: dict[str, int] = {}
     for one in due:
         for skip in one.plan.skipped:
@@ -169,9 +174,12 @@ async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime)
             if (one.name, nominal_at) in recorded:
                 requests.append(one.definition.request(nominal_at, _trace(one.definition, id_)))
                 ids.append(id_)
+                if one.definition.overlap in _ONE_AT_A_TIME and one.active + made.get(one.name, 0):
+                    held.append(id_)
                 made[one.name] = made.get(one.name, 0) + 1
     if requests:
         await jobs.insert(connection, requests, ids)
+        await runs.hold(connection, held)
         metrics.FIRED.inc(len(requests))
     for row in rows:
         if row.planned_at is not None:

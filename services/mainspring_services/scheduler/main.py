@@ -24,6 +24,7 @@ from mainspring_services.scheduler.backfill_due import BackfillDue
 from mainspring_services.scheduler.declare_queues import DeclareQueues
 from mainspring_services.scheduler.fire_due import FireDue
 from mainspring_services.scheduler.lead import Lead
+from mainspring_services.scheduler.let_go import LetGo
 from mainspring_services.scheduler.queue_topology import QueueTopology
 from mainspring_services.scheduler.reclaim_expired import ReclaimExpired
 from mainspring_services.scheduler.reconcile import ReconcileEpoch, ReconcileLeaders, ReconcileMessages
@@ -39,6 +40,8 @@ SWEEP_SECONDS = 5.0
 ZONE_DATA_SECONDS = 5.0
 #: How often to look for backfills while none runs.
 BACKFILL_SECONDS = 1.0
+#: How often to look for jobs that are kept back while there are none.
+LET_GO_SECONDS = 1.0
 #: How often some queues are asked for their leader: a question costs the broker a channel.
 LEADERS_SECONDS = 5.0
 
@@ -121,6 +124,7 @@ def _loops(
         Loop("audit_fires", AuditFires(database, leadership).run_once, settings.audit_interval),
         Loop("zone_data", FollowZoneData(database, leadership).run_once, ZONE_DATA_SECONDS),
         Loop("backfill_due", BackfillDue(database, releases.wake_up).run_once, BACKFILL_SECONDS),
+        Loop("let_go", LetGo(database, releases.wake_up).run_once, LET_GO_SECONDS),
     ]
 
 

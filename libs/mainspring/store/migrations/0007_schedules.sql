@@ -58,6 +58,9 @@ CREATE INDEX backfills_schedule ON mainspring.backfills (schedule, created_at);
 ALTER TABLE mainspring.live_jobs ADD COLUMN backfill uuid;
 CREATE INDEX live_jobs_backfill ON mainspring.live_jobs (backfill) WHERE backfill IS NOT NULL;
 
+-- Jobs of schedules that run one at a time, held until the earlier ones have ended.
+CREATE INDEX live_jobs_held ON mainspring.live_jobs (schedule, id) WHERE state = 'scheduled' AND reason = 'overlap';
+
 -- A schedule's last runs: what the next one is told, and whether it has been failing.
 CREATE INDEX finished_jobs_schedule ON mainspring.finished_jobs (schedule, finished_at) WHERE schedule IS NOT NULL;
 

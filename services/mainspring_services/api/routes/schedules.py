@@ -24,11 +24,14 @@ from mainspring_services.api.schemas.schedules import (
     Fire,
     FirePage,
     FireTimes,
+    LintedSchedule,
     NamedScheduleIn,
     PreviewIn,
+    SavedSchedule,
     Schedule,
     ScheduleIn,
     SchedulePage,
+    saved_out,
     schedule_out,
 )
 from mainspring_services.api.state import ApiState, State
@@ -43,7 +46,7 @@ EXAMPLE = {"task": "reports.daily", "cron": "0 6 * * *", "timezone": "Europe/Ber
     status_code=201,
     response_class=Response,
     responses={
-        201: {"model": Schedule, "description": "It fires from now on.", "headers": REPLAYED},
+        201: {"model": SavedSchedule, "description": "It fires from now on.", "headers": REPLAYED},
         **answers(409),
         **BODY_PROBLEMS,
     },
@@ -57,7 +60,7 @@ async def create(request: Request, state: State) -> Response:
 
     async def make(connection: Conn) -> str:
         made = await schedule_changes.save(connection, definition, is_new=True)
-        return Schedule(**schedule_out(made)).model_dump_json()
+        return SavedSchedule(**await saved_out(connection, made)).model_dump_json()
 
     key = request.headers.get("idempotency-key")
     # What was asked, not what it means by now: a later release may know more fields.
@@ -70,7 +73,7 @@ async def create(request: Request, state: State) -> Response:
 
 @router.put(
     "/{name}",
-    response_model=Schedule,
+    response_model=SavedSchedule,
     responses=BODY_PROBLEMS,
     openapi_extra=takes(ScheduleIn, EXAMPLE),
     dependencies=[OPERATES],
@@ -80,9 +83,10 @@ async def save(name: Name, request: Request, state: State) -> dict[str, Any]:
     given: ScheduleIn = parsed(ScheduleIn, await read_json(request))
     definition = given.definition(name)
 
-    return schedule_out(
-        await state.database.run_in_transaction(lambda connection: schedule_changes.save(connection, definition))
-    )
+    async def work(connection: Conn) -> dict[str, Any]:
+        return await saved_out(connection, await schedule_changes.save(connection, definition))
+
+    return await state.database.run_in_transaction(work)
 
 
 @router.get("", response_model=SchedulePage, dependencies=[READS])
@@ -123,6 +127,16 @@ async def preview(request: Request) -> dict[str, Any]:
 async def show(name: Name, state: State) -> dict[str, Any]:
     """A schedule."""
     return schedule_out(await state.database.run(lambda connection: schedule_changes.found(connection, name)))
+
+
+@router.get("/{name}/lint", response_model=LintedSchedule, responses=answers(404), dependencies=[READS])
+async def lint(name: Name, state: State) -> dict[str, Any]:
+    """What of it may not be meant: a time that a clock change skips, runs that overlap, a minute of everybody."""
+
+    async def work(connection: Conn) -> dict[str, Any]:
+        return await saved_out(connection, await schedule_changes.found(connection, name))
+
+    return await state.database.run(work)
 
 
 @router.delete("/{name}", status_code=204, response_class=Response, responses=answers(404), dependencies=[OPERATES])

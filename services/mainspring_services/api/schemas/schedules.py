@@ -10,8 +10,12 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.definition import MOST_FAILURES, ScheduleDefinition
+from mainspring.domain.errors import InvalidInput
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.job import payload_text
+from mainspring.domain.reading import reading
+from mainspring.runtime.schedule_lint import warnings_of
+from mainspring.store.pool import Conn
 from mainspring.store.schedules import StoredSchedule
 from mainspring_services.api.schemas.common import Instant, Note
 
@@ -93,6 +97,7 @@ class Schedule(BaseModel):
     """A schedule."""
 
     name: str
+    reads: str | None = Field(description="When it fires, in words.")
     task: str
     payload: dict[str, Any]
     cron: str | None
@@ -116,6 +121,19 @@ class Schedule(BaseModel):
     pause_after: int | None
     next_nominal_at: datetime | None = Field(description="Its next nominal time; null when there is none.")
     broken: str | None = Field(description="Why it can't be evaluated; it is set aside until it is edited.")
+
+
+class Warned(BaseModel):
+    """Something about a schedule that is allowed and may not be meant."""
+
+    code: str
+    text: str
+
+
+class SavedSchedule(Schedule):
+    """A schedule as it was saved, with what may not be meant."""
+
+    warnings: list[Warned]
 
 
 class SchedulePage(BaseModel):
@@ -145,7 +163,28 @@ class FirePage(BaseModel):
     next: datetime | None
 
 
+class LintedSchedule(BaseModel):
+    """When a schedule fires, in words, and what of it may not be meant."""
+
+    name: str
+    reads: str | None
+    warnings: list[Warned]
+
+
+async def saved_out(connection: Conn, one: StoredSchedule) -> dict[str, Any]:
+    """A stored schedule as a SavedSchedule."""
+    warnings = await warnings_of(connection, one)
+    return schedule_out(one) | {"warnings": [{"code": each.code, "text": each.text} for each in warnings]}
+
+
 def schedule_out(one: StoredSchedule) -> dict[str, Any]:
     """A stored schedule as a Schedule."""
-    row = {name: one.row[name] for name in Schedule.model_fields}
-    return row | {"payload": json.loads(row["payload"])}
+    row = {name: one.row[name] for name in Schedule.model_fields if name != "reads"}
+    return row | {"payload": json.loads(row["payload"]), "reads": _reads(one)}
+
+
+def _reads(one: StoredSchedule) -> str | None:
+    try:
+        return reading(one.definition())
+    except InvalidInput:
+        return None

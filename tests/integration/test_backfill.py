@@ -1,0 +1,127 @@
+"""Backfill: each past nominal time gets its job once, in order, and the live runs don't notice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.firing import Misfire, Overlap
+from mainspring.runtime import backfill
+from mainspring.store import backfills, fleet
+from mainspring.store.backfills import Backfill
+from mainspring.store.pool import Database
+from mainspring_services.scheduler.backfill_due import BackfillDue
+from mainspring_services.scheduler.fire_due import FireDue
+
+from .schedules import fires_of, jobs_of, make_due, save
+
+HOUR = timedelta(hours=1)
+
+
+async def start(database: Database, hours: int, parallel: int = 1) -> Backfill:
+    async with database.transaction() as connection:
+        now = await fleet.now(connection)
+        return await backfill.start(connection, "s", now - hours * HOUR, now, parallel)
+
+
+async def finish_jobs(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM mainspring.live_jobs")
+
+
+async def test_its_jobs_run_one_after_another_in_order_and_last_in_the_queue(database: Database) -> None:
+    await save(database, "s", every_seconds=3600)
+    asked = await start(database, 5)
+    assert asked.nominal_times == 5
+    loop = BackfillDue(database, lambda: None)
+    for number in range(1, 6):
+        await loop.run_once()
+        await loop.run_once()
+        assert len(await fires_of(database, "s")) == number
+        (job,) = await jobs_of(database, "s")
+        assert job["priority"] == 9
+        await finish_jobs(database)
+    await loop.run_once()
+    async with database.connection() as connection:
+        (ended,) = await backfills.of(connection, "s", 10)
+    assert (ended.state, ended.jobs) == ("finished", 5)
+    nominal_times = [row["nominal_at"] for row in await fires_of(database, "s")]
+    assert nominal_times == sorted(nominal_times, reverse=True)
+    assert {row["backfill"] for row in await fires_of(database, "s")} == {asked.id}
+
+
+async def test_some_at_once_when_asked(database: Database) -> None:
+    await save(database, "s", every_seconds=3600)
+    await start(database, 8, parallel=3)
+    loop = BackfillDue(database, lambda: None)
+    await loop.run_once()
+    assert len(await jobs_of(database, "s")) == 3
+    await loop.run_once()
+    assert len(await jobs_of(database, "s")) == 3
+
+
+async def test_what_has_a_job_gets_no_second_one_and_what_was_skipped_gets_its_own(database: Database) -> None:
+    await save(database, "s", every_seconds=3600, misfire=Misfire.FIRE_ONCE)
+    await make_due(database, "s", 6 * HOUR)
+    await FireDue(database, lambda: None).run_once()
+    (fired,) = await jobs_of(database, "s")
+    await start(database, 4, parallel=100)
+    await BackfillDue(database, lambda: None).run_once()
+    rows = await fires_of(database, "s")
+    # Six nominal times: the latest fired, three made now, and the two before the backfill still skipped, in one row.
+    assert [row["job_id"] is None for row in rows] == [False, False, False, False, True]
+    assert rows[0]["job_id"] == fired["id"]
+    assert rows[-1]["nominal_times"] == 2
+    assert sum(row["nominal_times"] for row in rows) == 6
+
+
+async def test_an_overlap_policy_does_not_count_its_jobs(database: Database) -> None:
+    await save(database, "s", every_seconds=3600, overlap=Overlap.SKIP)
+    await start(database, 3)
+    await BackfillDue(database, lambda: None).run_once()
+    await make_due(database, "s", timedelta(minutes=59))
+    await FireDue(database, lambda: None).run_once()
+    assert await fires_of(database, "s")
+    assert [row["skipped"] for row in await fires_of(database, "s")] == [None] * len(await fires_of(database, "s"))
+
+
+async def test_a_backfill_of_a_deleted_schedule_ends(database: Database) -> None:
+    await save(database, "s", every_seconds=3600)
+    await start(database, 3)
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM mainspring.schedules")
+    await BackfillDue(database, lambda: None).run_once()
+    async with database.connection() as connection:
+        (ended,) = await backfills.of(connection, "s", 10)
+    assert ended.state == "cancelled"
+
+
+async def test_a_cancelled_one_makes_no_more_jobs(database: Database) -> None:
+    await save(database, "s", every_seconds=3600)
+    asked = await start(database, 3)
+    loop = BackfillDue(database, lambda: None)
+    await loop.run_once()
+    await database.run_in_transaction(lambda connection: backfill.cancel(connection, "s", asked.id))
+    await finish_jobs(database)
+    await loop.run_once()
+    assert len(await fires_of(database, "s")) == 1
+    with pytest.raises(NotFound):
+        await database.run_in_transaction(lambda connection: backfill.cancel(connection, "s", asked.id))
+
+
+async def test_its_bounds_are_said(database: Database) -> None:
+    await save(database, "s", every_seconds=60)
+    async with database.transaction() as connection:
+        now = await fleet.now(connection)
+        for field, window in {
+            "end_at: must not be in the future": (now, now + HOUR),
+            "end_at: must be later": (now, now),
+            "end_at: there are 43200": (now - 30 * 24 * HOUR, now),
+            "start_at: there is no nominal time": (now - timedelta(microseconds=2), now - timedelta(microseconds=1)),
+        }.items():
+            with pytest.raises(InvalidInput, match=field):
+                await backfill.start(connection, "s", *window)
+        with pytest.raises(NotFound):
+            await backfill.start(connection, "unknown", now - HOUR, now)
