@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,3 +104,57 @@ def test_an_api_that_is_away_is_exit_code_4(api: Api) -> None:
     done = mainspring(api, "jobs", "list", url="http://127.0.0.1:1")
     assert (done.returncode, done.stdout) == (4, "")
     assert "127.0.0.1:1" in done.stderr
+
+
+def test_schedules_are_saved_looked_at_changed_and_deleted(api: Api) -> None:
+    assert document(api, "schedules", "save", "cli-a", "--task", "t", "--cron", "0 6 * * *")["cron"] == "0 6 * * *"
+    changed = document(api, "schedules", "save", "cli-a", "--every", "60", "--tag", "x")
+    assert (changed["cron"], changed["every_seconds"], changed["tags"]) == (None, 60, ["x"])
+    assert document(api, "schedules", "show", "cli-a")["reads"] == "every minute"
+    assert document(api, "schedules", "pause", "--tag", "x")["changed"] == ["cli-a"]
+    assert document(api, "schedules", "resume", "cli-a")["paused"] is False
+    assert document(api, "schedules", "fires", "cli-a")["items"] == []
+    past = ("--from", "2026-01-01T00:00:00Z", "--until", "2026-01-01T01:00:00Z")
+    assert document(api, "schedules", "backfill", "cli-a", *past)["nominal_times"] == 60
+    assert len(document(api, "schedules", "backfills", "cli-a")["items"]) == 1
+    assert mainspring(api, "schedules", "delete", "cli-a").returncode == 0
+    assert mainspring(api, "schedules", "show", "cli-a").returncode == 3
+    assert mainspring(api, "schedules", "pause").returncode == 2
+    assert "--task" in mainspring(api, "schedules", "save", "cli-b", "--cron", "@daily").stderr
+
+
+def test_a_file_of_schedules_is_shown_asked_about_and_applied(api: Api, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.yaml"
+    file.write_text(
+        "schedules:\n  - name: filed\n    task: t\n    cron: '30 2 * * mon'\n    timezone: Europe/Berlin\n"
+        "    start_at: 2030-01-01T00:00:00Z\n"
+    )
+    shown = mainspring(api, "schedules", "apply", str(file), "--dry-run")
+    assert "+ filed" in shown.stdout
+    assert "1 created" in shown.stderr
+    assert mainspring(api, "schedules", "show", "filed").returncode == 3
+    assert mainspring(api, "schedules", "apply", str(file)).returncode == 1  # nobody says yes
+    assert mainspring(api, "schedules", "apply", str(file), "--yes").returncode == 0
+    assert document(api, "schedules", "show", "filed")["start_at"] == "2030-01-01T00:00:00Z"
+    file.write_text(file.read_text().replace("mon", "tue"))
+    assert (
+        'cron: "30 2 * * mon" → "30 2 * * tue"' in mainspring(api, "schedules", "apply", str(file), "--dry-run").stdout
+    )
+    for text in ("- a", "schedules: 3", "schedules: [1]", "schedules: [{name: x}]", "{", "schedules: []\nmore: 1"):
+        file.write_text(text)
+        assert mainspring(api, "schedules", "apply", str(file), "--yes").returncode == 2, text
+    assert mainspring(api, "schedules", "apply", str(tmp_path / "no.yaml")).returncode == 3
+
+
+def test_an_expression_is_read_and_linted_without_a_server(api: Api) -> None:
+    done = mainspring(api, "schedules", "lint", "30 2 * * mon", "--timezone", "Europe/Berlin", url="http://127.0.0.1:1")
+    assert done.stdout.startswith("at 02:30 on Mondays, Europe/Berlin\n")
+    assert mainspring(api, "schedules", "lint", "0 0 30 2 *").returncode == 2
+    assert mainspring(api, "schedules", "lint").returncode == 2
+
+
+def test_calendars_are_saved_listed_and_deleted(api: Api) -> None:
+    assert document(api, "calendars", "save", "cli-days", "12-25", "2030-01-01")["days"] == ["12-25", "2030-01-01"]
+    assert "cli-days" in mainspring(api, "calendars", "list").stdout
+    assert mainspring(api, "calendars", "delete", "cli-days").returncode == 0
+    assert mainspring(api, "calendars", "save", "bad", "30-12-2026").returncode == 2

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -191,14 +190,13 @@ async def put_schedules(connection: Conn, count: int, cron: str) -> None:
 async def test_many_schedules_hold_up_no_one_else_and_a_repeat_costs_nothing(database: Database) -> None:
     async with database.connection() as connection:
         await put_schedules(connection, 3000, "*/10 * * * *")
-    longest = 0.0
+    beats = 0
 
     async def beat() -> None:
-        nonlocal longest
+        nonlocal beats
         while True:
-            began_at = time.monotonic()
             await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - began_at - 0.01)
+            beats += 1
 
     beating = asyncio.create_task(beat())
     kept = Forecasts()
@@ -207,7 +205,8 @@ async def test_many_schedules_hold_up_no_one_else_and_a_repeat_costs_nothing(dat
     assert first is second
     assert first.load.schedules == 3000
     assert sum(one.fires for one in first.buckets) == pytest.approx(3000 * 144, rel=0.01)
-    assert longest < 0.5
+    # Six pages: a loop that waited for each would have come round a dozen times.
+    assert beats > 40
     kept.forget()
     assert await kept.forecast(database, 24) is not first
 

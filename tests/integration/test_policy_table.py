@@ -111,14 +111,18 @@ async def test_a_cell_of_the_table_says_what_happens(world: tuple[VirtualClock, 
 async def what_happened(connection: Conn, name: str, earlier: UUID | None) -> str:
     """In the words of the table."""
     fires = await connection.fetch("SELECT * FROM mainspring.fires WHERE schedule = $1", name)
-    jobs = await connection.fetch("SELECT id, cancel_requested FROM mainspring.live_jobs WHERE schedule = $1", name)
+    jobs = await connection.fetch(
+        "SELECT id, reason, cancel_requested FROM mainspring.live_jobs WHERE schedule = $1", name
+    )
     made = {row["id"] for row in jobs} - {earlier}
     assert made == {row["job_id"] for row in fires if row["job_id"]}
     skipped: Counter[str] = Counter()
     for row in fires:
         skipped.update({row["skipped"]: row["nominal_times"]} if row["skipped"] else {})
-    counts = {0: "none", 1: "1 job"}.get(len(made), f"{len(made)} jobs")
-    words = ", ".join([counts, *(f"{number} {reason}" for reason, number in sorted(skipped.items()))])
+    counts = [{0: "none", 1: "1 job"}.get(len(made), f"{len(made)} jobs")]
+    if held := [row["id"] for row in jobs if row["reason"] == "overlap"]:
+        counts.append(f"{len(held)} held")
+    words = ", ".join([*counts, *(f"{number} {reason}" for reason, number in sorted(skipped.items()))])
     cancelled = {row["id"] for row in jobs if row["cancel_requested"]}
     assert cancelled <= {earlier}
     return f"{words}; the running one is cancelled" if cancelled else words

@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import NamedTuple, Self
 
@@ -23,8 +23,8 @@ from mainspring.domain.planned_fires import MOST_FIRES, Entry, NominalTimes, Win
 
 MOST_PEAKS = 10
 MOST_NAMED = 10
-#: Peaks lie as many buckets apart: one hump is one peak.
-_APART = 15
+#: Peaks lie as far apart: one hump is one peak.
+_APART = timedelta(minutes=30)
 
 
 class Bucket(NamedTuple):
@@ -158,11 +158,12 @@ class Load:
     def highest(self, most: int) -> list[int]:
         """The numbers of the buckets that are peaks, the highest first."""
         needed = self.curve.slots_needed()
+        apart = _APART // self.window.step
         chosen: list[int] = []
         for index in _ranked(needed, self.curve.fires):
             if len(chosen) == most or not needed[index]:
                 break
-            if all(abs(index - other) >= _APART for other in chosen):
+            if all(abs(index - other) >= apart for other in chosen):
                 chosen.append(index)
         return chosen
 

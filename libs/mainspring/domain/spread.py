@@ -9,6 +9,7 @@ The same schedules get the same proposal whenever it is asked, and a schedule th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -76,19 +77,17 @@ def choose_targets(load: Load, slots: int) -> list[Target]:
 def to_move(load: Load, targets: Sequence[Target], most: int = MOST_PROPOSED) -> tuple[list[str], int]:
     """The schedules to move, and how many more make the same peaks.
 
-    First come those with much work in the targets and few fires elsewhere. What fires all day is left where it is.
+    First come those with much work in the highest targets and few fires elsewhere. What fires all day stays as it is.
     """
     fires = load.fires_of()
-    parts = {name: (0.0, 0) for target in targets for name in target.running}
+    hits = Counter(name for target in targets for name in target.running)
+    worth: dict[str, float] = {}
     for target in targets:
         for name, seconds in target.running.items():
-            part, hits = parts[name]
-            parts[name] = part + seconds, hits + 1
-    worth = {
-        name: part * min(hits / fires[name], 1.0)
-        for name, (part, hits) in parts.items()
-        if hits >= fires[name] * _LEAST_IN_TARGETS
-    }
+            share = hits[name] / fires[name]
+            if share >= _LEAST_IN_TARGETS:
+                # Weighed by the height: what is taken from the highest peak flattens most.
+                worth[name] = worth.get(name, 0.0) + seconds * target.needed * min(share, 1.0)
     names = sorted(worth, key=lambda name: (-worth[name], name))
     return names[:most], len(names[most:])
 

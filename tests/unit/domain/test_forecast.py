@@ -221,6 +221,13 @@ def test_a_proposal_moves_first_what_makes_peaks_alone_and_says_how_many_are_lef
     assert (len(names), left_out) == (50, 151)
 
 
+def test_the_highest_peak_is_lowered_first():
+    lower = [entry(f"a{number}", cron="0 6 * * *", seconds=30) for number in range(60)]
+    load = load_of(*lower, *herd(100))
+    names, _ = to_move(load, choose_targets(load, 0), most=100)
+    assert names == [f"h{number:04}" for number in range(100)]
+
+
 def test_nothing_at_all_is_a_forecast_too():
     load = load_of()
     assert load.peaks() == []

@@ -1,0 +1,142 @@
+"""Schedules over HTTP beyond one of them: files, filters, calendars, backfills; and their words and warnings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from .api import Api
+
+DAILY = {"task": "t", "cron": "0 6 * * *", "timezone": "Europe/Berlin"}
+
+
+def put(api: Api, name: str, **fields: Any) -> dict[str, Any]:
+    answer = api.http.put(f"/v1/schedules/{name}", json=DAILY | fields)
+    assert answer.status_code == 200, answer.text
+    saved: dict[str, Any] = answer.json()
+    return saved
+
+
+def apply(api: Api, schedules: list[dict[str, Any]], **options: bool) -> dict[str, Any]:
+    answer = api.http.post("/v1/schedules/apply", json={"schedules": schedules, **options})
+    assert answer.status_code == 200, answer.text
+    applied: dict[str, Any] = answer.json()
+    return applied
+
+
+def fields_of(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 422, answer.text
+    return [one["field"] for one in answer.json()["errors"]]
+
+
+def names(api: Api, **which: Any) -> list[str]:
+    return [one["name"] for one in api.http.get("/v1/schedules", params=which).json()["items"]]
+
+
+def test_a_file_is_shown_then_applied_whole_and_again_changes_nothing(api: Api) -> None:
+    put(api, "file-a", note="by hand")
+    wanted = [{"name": "file-a", **DAILY, "priority": 2}, {"name": "file-b", **DAILY}]
+    planned = apply(api, wanted, dry_run=True)
+    assert planned["created"] == ["file-b"]
+    assert planned["changed"] == [
+        {"name": "file-a", "before": {"note": "by hand", "priority": None}, "after": {"note": None, "priority": 2}}
+    ]
+    assert names(api, prefix="file-") == ["file-a"]
+    assert apply(api, wanted)["created"] == ["file-b"]
+    again = apply(api, wanted)
+    assert (again["created"], again["changed"], again["unchanged"]) == ([], [], ["file-a", "file-b"])
+
+
+def test_one_bad_schedule_in_a_file_is_named_and_nothing_is_applied(api: Api) -> None:
+    bad = [{"name": "half-a", **DAILY}, {"name": "half-b", "task": "t", "cron": "0 0 30 2 *"}]
+    answer = api.http.post("/v1/schedules/apply", json={"schedules": bad})
+    assert fields_of(answer) == ["schedules.1.cron"]
+    unknown = [{"name": "half-a", **DAILY}, {"name": "half-b", **DAILY, "calendars": ["nowhere"]}]
+    assert fields_of(api.http.post("/v1/schedules/apply", json={"schedules": unknown})) == ["schedules.1.calendars.0"]
+    twice = [{"name": "half-a", **DAILY}] * 2
+    assert fields_of(api.http.post("/v1/schedules/apply", json={"schedules": twice})) == ["schedules.1.name"]
+    assert names(api, prefix="half-") == []
+
+
+def test_only_prune_deletes_what_a_file_does_not_name(api: Api) -> None:
+    put(api, "prune-old")
+    everything = api.http.get("/v1/schedules", params={"limit": 1000}).json()["items"]
+    kept = [one["name"] for one in everything if one["name"] != "prune-old"]
+    assert apply(api, [{"name": "prune-new", **DAILY}])["deleted"] == []
+    planned = apply(api, [{"name": "prune-new", **DAILY}], prune=True, dry_run=True)
+    assert set(planned["deleted"]) == {"prune-old", *kept} - {"prune-new"}
+    assert "prune-old" in names(api, prefix="prune-")
+
+
+def test_all_that_fit_are_paused_and_resumed(api: Api) -> None:
+    for name, tags in {"bulk-a": ["night"], "bulk-b": ["night"], "bulk-c": ["day"]}.items():
+        put(api, name, tags=tags)
+    answer = api.http.post("/v1/schedules/pause", json={"tag": "night", "prefix": "bulk-", "note": "the move"})
+    assert answer.json() == {"changed": ["bulk-a", "bulk-b"], "refused": {}}
+    assert api.http.get("/v1/schedules/bulk-a").json()["note"] == "the move"
+    assert names(api, prefix="bulk-", paused=True) == ["bulk-a", "bulk-b"]
+    assert api.http.post("/v1/schedules/pause", json={"tag": "night", "prefix": "bulk-"}).json()["changed"] == []
+    assert api.http.post("/v1/schedules/resume", json={"prefix": "bulk-"}).json()["changed"] == ["bulk-a", "bulk-b"]
+    for unclear in ({}, {"all": True, "tag": "x"}, {"all": False}, {"tags": ["x"]}):
+        assert api.http.post("/v1/schedules/pause", json=unclear).status_code == 422
+
+
+def test_a_calendar_is_made_used_changed_and_kept_while_it_is_used(api: Api) -> None:
+    days = ["12-25", "2030-01-02"]
+    assert api.http.put("/v1/calendars/holidays", json={"days": days}).json()["days"] == days
+    put(api, "working", calendars=["holidays"])
+    assert api.http.get("/v1/schedules/working").json()["reads"].endswith("but for the days of the calendar holidays")
+    assert api.http.delete("/v1/calendars/holidays").status_code == 409
+    api.http.delete("/v1/schedules/working")
+    assert api.http.delete("/v1/calendars/holidays").status_code == 204
+    assert api.http.get("/v1/calendars/holidays").status_code == 404
+    for bad in ("25-12", "2026-02-29", "13-01", "", "2026-1-1"):
+        assert fields_of(api.http.put("/v1/calendars/bad", json={"days": [bad]})) == ["days.0"]
+
+
+def test_a_saved_schedule_says_when_it_fires_and_what_may_not_be_meant(api: Api) -> None:
+    saved = put(api, "linted", cron="30 2 * * *", timezone="America/New_York")
+    assert saved["reads"] == "at 02:30 every day, America/New_York"
+    assert [one["code"] for one in saved["warnings"]] == ["skipped_time"]
+    assert api.http.get("/v1/schedules/linted/lint").json()["warnings"] == saved["warnings"]
+    assert put(api, "linted", cron="17 5 * * *")["warnings"] == []
+
+
+def test_a_backfill_is_asked_for_listed_and_cancelled(api: Api) -> None:
+    put(api, "past")
+    window = {"start_at": "2026-01-01T00:00:00Z", "end_at": "2026-01-08T00:00:00Z"}
+    made = api.http.post("/v1/schedules/past/backfill", json=window | {"parallel": 2})
+    assert made.status_code == 201
+    assert (made.json()["nominal_times"], made.json()["state"]) == (7, "running")
+    assert [one["id"] for one in api.http.get("/v1/schedules/past/backfills").json()["items"]] == [made.json()["id"]]
+    path = f"/v1/schedules/past/backfills/{made.json()['id']}/cancel"
+    assert (api.http.post(path).status_code, api.http.post(path).status_code) == (204, 404)
+    for bad, field in {
+        "2026-01-01T00:00:00": "start_at",
+        "2999-01-01T00:00:00Z": "end_at",
+        "yesterday": "start_at",
+    }.items():
+        assert fields_of(api.http.post("/v1/schedules/past/backfill", json=window | {"start_at": bad})) == [field]
+    assert api.http.post("/v1/schedules/unknown/backfill", json=window).status_code == 404
+
+
+@pytest.mark.parametrize("word", ["pause", "resume", "apply", "preview"])
+def test_a_schedule_may_have_the_name_of_a_path(api: Api, word: str) -> None:
+    assert put(api, word)["name"] == word
+    assert api.http.get(f"/v1/schedules/{word}").json()["name"] == word
+    assert api.http.post(f"/v1/schedules/{word}/pause").json()["paused"] is True
+    assert api.http.delete(f"/v1/schedules/{word}").status_code == 204
+
+
+def test_stats_say_who_leads(api: Api) -> None:
+    assert api.http.get("/v1/stats").json()["leader"] is None
+    api.stack.postgres.execute(
+        "INSERT INTO mainspring.leader (duty, holder, term, expires_at, taken_at)"
+        " VALUES ('leader', gen_random_uuid(), 3, clock_timestamp() + interval '1 minute', clock_timestamp())",
+        api.database_url,
+    )
+    leader = api.http.get("/v1/stats").json()["leader"]
+    assert leader["term"] == 3
+    assert 0 <= leader["age_seconds"] < 60
