@@ -114,13 +114,15 @@ async def test_the_overlap_policy_counts_jobs_that_wait_or_run(
     assert cancelled == (overlap is Overlap.CANCEL_RUNNING)
 
 
-async def test_a_fire_that_is_late_by_its_jitter_is_no_misfire(database: Database) -> None:
+async def test_a_schedule_that_is_looked_at_before_its_planned_instant_waits_for_it(database: Database) -> None:
     await save(database, "s", every_seconds=3600, jitter=timedelta(minutes=50), misfire=Misfire.SKIP)
-    await make_due(database, "s", timedelta(minutes=30))
-    await FireDue(database, lambda: None).run_once()
-    (row,) = await fires_of(database, "s")
-    assert row["job_id"] is not None
-    assert row["planned_at"] > row["nominal_at"]
+    nominal_at = await make_due(database, "s", timedelta(seconds=1))
+    assert (await FireDue(database, lambda: None).run_once()).done == 1
+    assert not await fires_of(database, "s")
+    row = (await stored(database, "s")).row
+    assert row["next_nominal_at"] == nominal_at
+    assert row["fires_at"] > nominal_at
+    assert (await FireDue(database, lambda: None).run_once()).done == 0
 
 
 async def test_after_failures_in_a_row_a_schedule_pauses_itself_and_a_resume_forgets_them(database: Database) -> None:

@@ -13,8 +13,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import pytest
-
 from mainspring.domain.calendar import Calendar
 from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import Misfire, Overlap
@@ -240,7 +238,6 @@ async def test_an_interval_without_a_start_keeps_the_phase_of_its_creation(datab
     assert made == [(stored.anchor + number * 20 * MINUTE, 1, None) for number in (1, 2, 3)]
 
 
-@pytest.mark.xfail(strict=True, reason="what it passes over is counted by the new days")
 async def test_a_calendar_that_closes_today_records_the_nominal_times_that_had_come(database_url: str) -> None:
     one = schedule("s", cron="0 * * * *", calendars=("closed",))
     happenings = [
@@ -257,7 +254,6 @@ async def test_a_calendar_that_closes_today_records_the_nominal_times_that_had_c
         ]
 
 
-@pytest.mark.xfail(strict=True, reason="they are recorded as edited")
 async def test_nominal_times_of_a_pause_are_recorded_as_paused_though_the_trigger_is_edited_in_it(
     database_url: str,
 ) -> None:
@@ -272,7 +268,6 @@ async def test_nominal_times_of_a_pause_are_recorded_as_paused_though_the_trigge
         assert await fires_of(database, "s") == [(utc(2025, 3, 8, 1), 3, "paused")]
 
 
-@pytest.mark.xfail(strict=True, reason="a resume doesn't look at the runs that are left")
 async def test_a_schedule_that_has_made_its_last_job_waits_for_nothing_after_a_resume(database_url: str) -> None:
     happenings = [
         Happening(BEGIN, "save", "s", schedule("s", cron="0 * * * *", max_runs=1)),

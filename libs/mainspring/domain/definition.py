@@ -10,7 +10,7 @@ from typing import Any
 
 from mainspring.domain.calendar import without_days
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.firing import GRACE, FiringRules, Misfire, Overlap
+from mainspring.domain.firing import FiringRules, Misfire, Overlap, Planned
 from mainspring.domain.job import JobRequest, check_instant, check_name
 from mainspring.domain.schedule import Trigger, make_trigger, plan_jitter
 from mainspring.domain.zones import load_zone
@@ -97,8 +97,6 @@ class ScheduleDefinition:
             catchup_window=self.catchup_window,
             start_at=self.start_at,
             end_at=self.end_at,
-            # It isn't late before its own fire is.
-            grace=GRACE + self.jitter,
         )
 
     def request(self, nominal_at: datetime | None = None, traceparent: str | None = None) -> JobRequest:
@@ -115,11 +113,18 @@ class ScheduleDefinition:
             traceparent=traceparent,
         )
 
+    def planned_by(self, trigger: Trigger) -> Planned:
+        """``fires_at`` as a function of the nominal time alone."""
+        return lambda nominal_at: nominal_at + self._jitter_of(trigger, nominal_at)
+
     def fires_at(self, trigger: Trigger, nominal_at: datetime | None) -> datetime | None:
         """The nominal time plus its jitter: the same for every scheduler that asks."""
-        if nominal_at is None or not self.jitter:
-            return nominal_at
-        return nominal_at + plan_jitter(self.name, nominal_at, self.jitter, trigger.next_after(nominal_at))
+        return None if nominal_at is None else nominal_at + self._jitter_of(trigger, nominal_at)
+
+    def _jitter_of(self, trigger: Trigger, nominal_at: datetime) -> timedelta:
+        if not self.jitter:
+            return self.jitter
+        return plan_jitter(self.name, nominal_at, self.jitter, trigger.next_after(nominal_at))
 
 
 def _when(one: ScheduleDefinition) -> tuple[object, ...]:
@@ -155,4 +160,4 @@ def as_fields(one: ScheduleDefinition) -> dict[str, Any]:
 def key_of_fire(schedule: str, nominal_at: datetime) -> str:
     """The idempotency key of the job that a nominal time makes."""
     instant = nominal_at.astimezone(UTC)
-    return f"{schedule}:{instant.strftime('%Y-%m-%dT%H:%M:%S.%fZ').replace('.000000Z', 'Z')}"
+    return f"{schedule}:{instant.replace(tzinfo=None).isoformat()}Z"

@@ -18,12 +18,12 @@ MOST_MISSING = 1000
 
 
 def window_of(
-    rules: FiringRules, *, active_since: datetime, next_nominal_at: datetime | None, now: datetime
+    rules: FiringRules, jitter: timedelta, *, active_since: datetime, next_nominal_at: datetime | None, now: datetime
 ) -> tuple[datetime, datetime]:
     """[start, end) of the nominal times that must be recorded by now; those still waited for are not among them."""
     start = max(active_since + TICK, now - HORIZON, rules.start_at or active_since)
-    # The jitter is part of the grace: a fire isn't late before its own instant has passed.
-    ends = [now - PATIENCE - rules.grace, next_nominal_at, rules.end_at]
+    # A fire isn't late before its own instant has passed, and that is later by the jitter at most.
+    ends = [now - PATIENCE - jitter, next_nominal_at, rules.end_at]
     return start, max(start, min(end for end in ends if end is not None))
 
 
@@ -41,6 +41,6 @@ def missing(
     )
 
 
-def is_in_vain(trigger: Trigger, since: datetime, now: datetime, grace: timedelta) -> bool:
+def is_in_vain(trigger: Trigger, since: datetime, now: datetime, jitter: timedelta) -> bool:
     """Whether it has gone without a success since ``since`` for longer than from one nominal time to the next."""
-    return len(list(fire_times(trigger, since + TICK, now - grace - PATIENCE, 2))) == 2
+    return len(list(fire_times(trigger, since + TICK, now - jitter - PATIENCE, 2))) == 2

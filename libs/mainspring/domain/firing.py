@@ -7,13 +7,14 @@ Every nominal time from the stored ``next_nominal_at`` up to now is in the plan 
 range of ``skipped`` with its reason. Ranges are counted by the day, not walked: ten years of minutes take
 milliseconds.
 
-A nominal time that is late by no more than ``grace`` is *on time*: it fires under every policy. An earlier
+A nominal time fires at its planned instant, which is before the next nominal time. One that is late by no more than
+``grace`` then is *on time*: it fires under every policy. An earlier
 one is a *misfire*, and the policy decides. When there are any, the policy's limit holds for the whole plan:
 ``fire_once`` makes one job in all, ``fire_all`` at most ``max_catchup`` (or what is on time, where that is
 more). After an edit or a pause nothing is caught up: the caller stores ``rules.first_after(trigger, now)``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -26,6 +27,10 @@ from mainspring.domain.schedule import TICK, Trigger, fire_times
 MOST_CATCHUP = 10_000
 #: A nominal time that is late by no more is on time.
 GRACE = timedelta(seconds=10)
+
+
+#: When the fire of a nominal time is planned for: with its jitter, and before the next nominal time.
+Planned = Callable[[datetime], datetime]
 
 
 class Misfire(StrEnum):
@@ -183,25 +188,34 @@ def plan_fires(
     next_nominal_at: datetime,
     now: datetime,
     runs_left: int | None = None,
+    planned: Planned = lambda nominal_at: nominal_at,
 ) -> FiringPlan:
-    """Plan every nominal time of [next_nominal_at, now]; ``runs_left`` is how many jobs may still be made.
+    """Plan every nominal time from ``next_nominal_at`` on whose planned instant has come.
 
-    Called early, or with a clock that went back, it plans nothing and keeps the stored next nominal time.
+    ``runs_left`` is how many jobs may still be made. Called early, or with a clock that went back, it plans nothing and
+    keeps the stored next nominal time.
     """
-    if now - rules.grace <= next_nominal_at <= now and _names(trigger, rules, next_nominal_at):
+    if now - rules.grace <= planned(next_nominal_at) <= now and _names(trigger, rules, next_nominal_at):
         # The common way: one nominal time is due, and the next one is yet to come.
         following_at = rules.first_after(trigger, next_nominal_at)
-        if following_at is None or following_at > now:
+        if following_at is None or planned(following_at) > now:
             plan = FiringPlan((next_nominal_at,), (), following_at, runs_left)
             return plan if runs_left is None else plan.keep_earliest(runs_left, SkipReason.MAX_RUNS)
     start = max(next_nominal_at, rules.start_at or next_nominal_at)
-    end = min(now + TICK, rules.end_at or now + TICK)
-    on_time_from = max(start, now - rules.grace)
+    horizon = _first_planned_from(trigger, planned, now + TICK)
+    end = min(horizon, rules.end_at or horizon)
+    on_time_from = max(start, _first_planned_from(trigger, planned, now - rules.grace))
     on_time = tuple(fire_times(trigger, on_time_from, end))
     caught_up, skipped = _catch_up(trigger, rules, (start, min(on_time_from, end)), now, len(on_time))
-    following_at = rules.first_after(trigger, max(now, next_nominal_at - TICK))
+    following_at = rules.first_after(trigger, max(horizon, next_nominal_at) - TICK)
     plan = FiringPlan((*caught_up, *on_time), skipped, following_at, runs_left)
     return plan if runs_left is None else plan.keep_earliest(runs_left, SkipReason.MAX_RUNS)
+
+
+def _first_planned_from(trigger: Trigger, planned: Planned, instant: datetime) -> datetime:
+    """From which nominal time on fires are planned for ``instant`` or later: at most one of them is before it."""
+    last = trigger.previous_before(instant)
+    return last if last is not None and planned(last) >= instant else instant
 
 
 def _names(trigger: Trigger, rules: FiringRules, instant: datetime) -> bool:

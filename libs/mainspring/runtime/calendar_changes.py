@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.domain.calendar import Calendar
 from mainspring.domain.errors import Conflict, NotFound
 from mainspring.domain.firing import SkipReason
-from mainspring.runtime.schedule_changes import wait_anew
+from mainspring.runtime.schedule_changes import pass_over_until, wait_anew
 from mainspring.store import calendars, fleet, schedules
 from mainspring.store.calendars import StoredCalendar
 from mainspring.store.pool import Conn
@@ -22,12 +22,17 @@ async def found(connection: Conn, name: str) -> StoredCalendar:
 async def save(connection: Conn, one: Calendar) -> StoredCalendar:
     """Create or replace a calendar; schedules that name it wait for their first nominal time by its new days."""
     before = await calendars.get(connection, one.name)
+    is_other = before is not None and set(before.days) != set(one.days)
+    users = await schedules.lock_with_calendar(connection, one.name) if is_other else []
+    now = await fleet.now(connection)
+    for schedule in users:
+        # By the days that were: what has come until now was a nominal time then.
+        reason = SkipReason.PAUSED if schedule.row["paused"] else SkipReason.EDITED
+        await pass_over_until(connection, schedule, now, reason)
     await calendars.save(connection, one)
-    if before is not None and set(before.days) != set(one.days):
-        now = await fleet.now(connection)
-        for schedule in await schedules.lock_with_calendar(connection, one.name):
-            if schedule.row["broken"] is None:
-                await wait_anew(connection, schedule, now, SkipReason.EDITED)
+    for schedule in await schedules.lock_with_calendar(connection, one.name) if users else []:
+        if schedule.row["broken"] is None:
+            await wait_anew(connection, schedule, now)
     return await found(connection, one.name)
 
 

@@ -82,7 +82,7 @@ async def set_all_paused(
 async def delete(connection: Conn, name: str) -> None:
     """Delete a schedule; its jobs and the record of its fires stay. Raises NotFound."""
     one = await locked(connection, name)
-    await _pass_over(connection, one, await fleet.now(connection), SkipReason.EDITED)
+    await pass_over_until(connection, one, await fleet.now(connection), SkipReason.EDITED)
     await schedules.delete(connection, name)
 
 
@@ -102,9 +102,8 @@ async def trigger(
     return Accepted(UUID(json.loads(answer)["id"]), answer, is_replayed)
 
 
-async def wait_anew(connection: Conn, one: StoredSchedule, now: datetime, reason: SkipReason) -> None:
-    """Its nominal times are others than they were, for a calendar's sake: wait for the first after now."""
-    await _pass_over(connection, one, now, reason)
+async def wait_anew(connection: Conn, one: StoredSchedule, now: datetime) -> None:
+    """Wait for the first nominal time after now: those before it have been passed over."""
     definition = one.definition()
     standing = _first_after(definition, one.trigger(definition), now, one)
     await schedules.wait_for(connection, one, definition.paused, definition.note, standing)
@@ -146,8 +145,8 @@ async def _standing(
         row = existing.row
         # The jitter, and the bound of runs, may be other ones.
         return Standing(nominal_at, definition.fires_at(trigger, nominal_at), row["last_local"], row["active_since"])
-    is_resumed = existing.row["paused"] and not definition.paused
-    await _pass_over(connection, existing, now, SkipReason.PAUSED if is_resumed else SkipReason.EDITED)
+    is_of_a_pause = existing.row["paused"] or definition.paused
+    await pass_over_until(connection, existing, now, SkipReason.PAUSED if is_of_a_pause else SkipReason.EDITED)
     return _first_after(definition, trigger, now, existing)
 
 
@@ -167,7 +166,7 @@ async def _set_paused(connection: Conn, one: StoredSchedule, paused: bool, note:
     if one.row["paused"] == paused:
         standing = Standing(one.next_nominal_at, one.row["fires_at"], one.row["last_local"], one.row["active_since"])
     else:
-        await _pass_over(connection, one, now, SkipReason.PAUSED)
+        await pass_over_until(connection, one, now, SkipReason.PAUSED)
         standing = _first_after(definition, one.trigger(definition), now, one)
     await schedules.wait_for(connection, one, paused, note, standing)
 
@@ -175,13 +174,14 @@ async def _set_paused(connection: Conn, one: StoredSchedule, paused: bool, note:
 def _first_after(
     definition: ScheduleDefinition, trigger: Trigger, now: datetime, existing: StoredSchedule | None
 ) -> Standing:
-    nominal_at = definition.rules().first_after(trigger, now)
-    last_local = existing.row["last_local"] if existing else None
+    runs, last_local = (existing.row["runs"], existing.row["last_local"]) if existing else (0, None)
+    is_over = definition.max_runs is not None and runs >= definition.max_runs
+    nominal_at = None if is_over else definition.rules().first_after(trigger, now)
     return Standing(nominal_at, definition.fires_at(trigger, nominal_at), last_local, now)
 
 
-async def _pass_over(connection: Conn, one: StoredSchedule, now: datetime, reason: SkipReason) -> None:
-    """Record the nominal times that have come and will not fire."""
+async def pass_over_until(connection: Conn, one: StoredSchedule, now: datetime, reason: SkipReason) -> None:
+    """Record the nominal times that have come by ``now`` and will not fire any more."""
     nominal_at = one.next_nominal_at
     if nominal_at is None or nominal_at > now:
         return

@@ -70,10 +70,12 @@ class AuditFires:
         except InvalidInput:
             return 0  # whoever fires it sets it aside
         since = max(one.active_since, one.last_success or one.active_since)
-        await self._say_in_vain(one.name, is_in_vain(trigger, since, now, rules.grace), since)
+        await self._say_in_vain(one.name, is_in_vain(trigger, since, now, definition.jitter), since)
         if one.runs_left == 0:
             return 0
-        window = window_of(rules, active_since=one.active_since, next_nominal_at=one.next_nominal_at, now=now)
+        window = window_of(
+            rules, definition.jitter, active_since=one.active_since, next_nominal_at=one.next_nominal_at, now=now
+        )
         records = await self._database.run(lambda connection: fire_audit.recorded(connection, one.name, *window))
         found = missing(trigger, window, records)
         return await self._mend(one.name, found) if found else 0

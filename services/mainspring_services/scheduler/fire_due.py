@@ -64,7 +64,7 @@ class DueSchedule:
     def step(self, runs: int) -> Step:
         """Where it stands afterwards."""
         next_nominal_at = self.plan.next_nominal_at
-        last = max((row.last_nominal_at for row in self.rows()), default=None)
+        last = max((*self.plan.fire[-1:], *(skip.last for skip in self.plan.skipped)), default=None)
         local = schedules.local_at(self.definition, last) or self.stored.row["last_local"]
         return Step(self.name, next_nominal_at, self.definition.fires_at(self.trigger, next_nominal_at), runs, local)
 
@@ -131,7 +131,14 @@ def _plan(one: StoredSchedule, now: datetime) -> DueSchedule:
     nominal_at = one.next_nominal_at
     if nominal_at is None:
         raise InvalidInput("next_nominal_at", "is missing though the schedule is due")
-    plan = plan_fires(trigger, definition.rules(), next_nominal_at=nominal_at, now=now, runs_left=one.runs_left)
+    plan = plan_fires(
+        trigger,
+        definition.rules(),
+        next_nominal_at=nominal_at,
+        now=now,
+        runs_left=one.runs_left,
+        planned=definition.planned_by(trigger),
+    )
     return DueSchedule(one, definition, trigger, plan)
 
 
@@ -162,7 +169,7 @@ async def judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
 async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime) -> dict[str, int]:
     """Insert a job for each nominal time that nobody has recorded before; returns how many for each schedule."""
     for one in due:
-        one.ids = [jobs.new_id() for _ in one.plan.fire]
+        one.ids = sorted(jobs.new_id() for _ in one.plan.fire)
     rows = [row for one in due for row in one.rows()]
     recorded = await fires.record(connection, rows)
     requests, ids, held = [], [], []

@@ -155,6 +155,35 @@ def test_once_is_over_after_its_fire():
     assert (found.fire, found.skipped, found.next_nominal_at) == ((at("10:01"),), (), None)
 
 
+def spread(now: str, misfire: Misfire) -> FiringPlan:
+    """An hourly schedule whose fires are planned 40 minutes late, looked at with 08:00 stored."""
+    return plan_fires(
+        CronTrigger.parse("0 * * * *"),
+        FiringRules(misfire=misfire),
+        next_nominal_at=at("08:00"),
+        now=at(now),
+        planned=lambda nominal_at: nominal_at + timedelta(minutes=40),
+    )
+
+
+@pytest.mark.parametrize("misfire", list(Misfire))
+def test_a_fire_is_on_time_at_its_planned_instant(misfire: Misfire):
+    for now in ("08:40", "08:40:10"):
+        assert (spread(now, misfire).fire, spread(now, misfire).skipped) == ((at("08:00"),), ())
+    late = spread("08:40:11", misfire)
+    assert len(late.fire) == (misfire is not Misfire.SKIP)
+
+
+@pytest.mark.parametrize("misfire", list(Misfire))
+def test_a_fire_that_is_planned_for_later_is_waited_for_after_an_outage_too(misfire: Misfire):
+    early = spread("08:39", misfire)
+    assert (early.fire, early.skipped, early.next_nominal_at) == ((), (), at("08:00"))
+    late = spread("11:05", misfire)
+    assert late.next_nominal_at == at("11:00")
+    assert at("11:00") not in late.fire
+    assert len(late.fire) + late.skipped_count == 3
+
+
 def test_f02_restarts_neither_lose_nor_repeat_a_fire():
     trigger, rules = CronTrigger.parse("0 0 * * 0"), FiringRules()
     next_nominal_at, fired = rules.first_after(trigger, at("00:00")), []

@@ -39,8 +39,9 @@ LIMIT $2
 UPDATE mainspring.live_jobs SET reason = NULL, due_at = clock_timestamp()
 WHERE id = (
     SELECT held.id FROM mainspring.live_jobs AS held
+    JOIN mainspring.job_details AS details ON details.id = held.id
     WHERE held.schedule = $1 AND held.state = 'scheduled' AND held.reason = 'overlap'
-    ORDER BY held.id LIMIT 1
+    ORDER BY details.nominal_at, held.id LIMIT 1
 ) AND NOT EXISTS (
     SELECT FROM mainspring.live_jobs AS other
     WHERE other.schedule = $1 AND other.state <> 'dead' AND other.backfill IS NULL
