@@ -30,5 +30,10 @@ MIXES: dict[str, Mix] = {
     "clocks": Mix(clocks=True),
     "versions": Mix(versions=True),
     "network": Mix(network=True),
+    "cluster-standby": Mix(broker="cluster", postgres="standby"),
+    "cluster-clocks": Mix(broker="cluster", clocks=True),
+    "standby-clocks": Mix(postgres="standby", clocks=True),
+    "standby-versions": Mix(postgres="standby", versions=True),
+    "clocks-versions": Mix(clocks=True, versions=True),
     "all": Mix(broker="cluster", postgres="standby", clocks=True, versions=True),
 }

@@ -134,6 +134,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--mix", default="one", help=f"{', '.join(MIXES)}; a campaign takes several")
     parser.add_argument("--only", default="", help=f"these faults, separated by commas: {', '.join(sorted(FAULTS))}")
     parser.add_argument("--chance", type=float, default=0.0, help="of dying, or being lied to, at each protocol step")
+    parser.add_argument("--pause", type=float, default=6.0, help="seconds before each fault, at most")
     parser.add_argument("--old", default="", help="the older release's commit, in a mix with versions")
     parser.add_argument("--campaign", type=Path, help="a file: do the runs that it lacks, and append them")
     parser.add_argument("--runs", type=int, default=1, help="of a campaign, for each mix: seeds from --seed on")
@@ -155,7 +156,7 @@ def _plans(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> list[P
     # A campaign that goes on must come to the same plans.
     first = asked.seed if asked.seed is not None else 1 if asked.campaign else int(time.time())
     return [
-        Plan(asked.jobs, seed, mix, faults, asked.duration, asked.only, asked.chance, asked.old)
+        Plan(asked.jobs, seed, mix, faults, asked.duration, asked.only, asked.chance, asked.old, (0.2, asked.pause))
         for seed in range(first, first + asked.runs)
         for mix in mixes
     ]
