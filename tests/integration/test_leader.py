@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from mainspring.runtime.leader import Leadership
+import pytest
+
+from mainspring.boot_clock import boot_time
+from mainspring.runtime import leader
+from mainspring.runtime.leader import TRUST_SECONDS, Leadership
 from mainspring.store.pool import Database, connect
 
 
@@ -50,3 +54,31 @@ async def expire_from_outside(url: str) -> None:
     # Not a key column: this doesn't wait for the duty.
     await connection.execute("UPDATE mainspring.leader SET expires_at = '-infinity'")
     await connection.close()
+
+
+async def test_a_leader_that_could_not_renew_in_time_begins_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Leadership(database, "leader")
+    await one.renew()
+    monkeypatch.setattr(leader, "boot_time", lambda: boot_time() + TRUST_SECONDS)
+    assert not one.is_held
+    async with one.transaction() as connection:
+        assert connection is None
+
+
+async def test_a_duty_that_hangs_lets_another_take_over(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = Leadership(database, "leader"), Leadership(database, "leader")
+    await one.renew()
+    async with one.transaction():
+        monkeypatch.setattr(leader, "HANGS_SECONDS", -1.0)
+        expires_at = "SELECT expires_at FROM mainspring.leader"
+        async with database.connection() as connection:
+            before = await connection.fetchval(expires_at)
+            await one.renew()
+            assert await connection.fetchval(expires_at) == before
+    await one.renew()
+    async with database.connection() as connection:
+        assert await connection.fetchval(expires_at) > before
+    await other.renew()
+    assert not other.is_held

@@ -110,7 +110,14 @@ def test_a_backfill_is_asked_for_listed_and_cancelled(api: Api) -> None:
     made = api.http.post("/v1/schedules/past/backfill", json=window | {"parallel": 2})
     assert made.status_code == 201
     assert (made.json()["nominal_times"], made.json()["state"]) == (7, "running")
-    assert [one["id"] for one in api.http.get("/v1/schedules/past/backfills").json()["items"]] == [made.json()["id"]]
+    key = {"Idempotency-Key": "once"}
+    first, again = (api.http.post("/v1/schedules/past/backfill", json=window, headers=key).json() for _ in range(2))
+    assert first == again
+    api.http.post(f"/v1/schedules/past/backfills/{first['id']}/cancel").raise_for_status()
+    assert [one["id"] for one in api.http.get("/v1/schedules/past/backfills").json()["items"]] == [
+        first["id"],
+        made.json()["id"],
+    ]
     path = f"/v1/schedules/past/backfills/{made.json()['id']}/cancel"
     assert (api.http.post(path).status_code, api.http.post(path).status_code) == (204, 404)
     for bad, field in {

@@ -9,12 +9,12 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.trace import Span
 
+from mainspring.boot_clock import boot_time
 from mainspring.broker.delivery import Delivery
 from mainspring.domain.job import JobRef
 from mainspring.domain.settlement import Ending, Standing
 from mainspring.store.claims import ClaimedJob
 from mainspring.telemetry import tracing
-from mainspring.worker.watchdog import boot_time
 
 _keys = itertools.count(1)
 

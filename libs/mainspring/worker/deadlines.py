@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mainspring.boot_clock import boot_time
 from mainspring.domain.settlement import AttemptError, Ending
 from mainspring.domain.states import Outcome
 from mainspring.runtime.loop import Pass
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.slots import Slots
-from mainspring.worker.watchdog import boot_time
 
 
 @dataclass(frozen=True, slots=True)

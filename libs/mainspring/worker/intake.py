@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
+from mainspring.boot_clock import boot_time
 from mainspring.broker.delivery import Delivery
 from mainspring.broker.messages import JobBatch, split
 from mainspring.broker.publisher import Publisher
@@ -29,7 +30,6 @@ from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.slots import Slots
-from mainspring.worker.watchdog import boot_time
 
 log = get_logger(__name__)
 Held = tuple[JobRef, Delivery]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from mainspring.boot_clock import boot_time
 from mainspring.domain.lease import LeaseTerms
 from mainspring.domain.settlement import AttemptError, Ending
 from mainspring.domain.states import Outcome
@@ -22,7 +23,6 @@ from mainspring.store.pool import Database
 from mainspring.telemetry import metrics
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.slots import Slots
-from mainspring.worker.watchdog import boot_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
+from mainspring.boot_clock import boot_time
 from mainspring.domain.errors import Misconfigured
 from mainspring.domain.retry import reconnect_delay
 from mainspring.domain.settlement import AttemptError, Ending
@@ -25,7 +26,6 @@ from mainspring.worker import runner_process
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.runner import ending_from
 from mainspring.worker.runner_process import TRUST_OVER, RunnerProcess, RunnerSpec
-from mainspring.worker.watchdog import boot_time
 
 log = get_logger(__name__)
 #: A runner that lived longer than this is replaced at once; younger ones with a growing delay.

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mainspring.boot_clock import boot_time
 from mainspring.worker import pulse, start_tokens, watchdog
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.frames import read_frame, write_frame
 from mainspring.worker.pulse import Stall
 from mainspring.worker.runner import DATABASE_VARIABLE
-from mainspring.worker.watchdog import boot_time
 
 #: The cause of an end for which no job in the runner is to blame: Postgres, or the supervisor, stood still.
 TRUST_OVER = "ended: the leases could not be extended in time"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from mainspring.boot_clock import boot_time
 from mainspring.runtime.loop import Pass
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.worker.pulse import BEAT_SECONDS, Stall
 from mainspring.worker.runner_pool import RunnerPool
 from mainspring.worker.runner_process import RunnerProcess
-from mainspring.worker.watchdog import boot_time
 
 log = get_logger(__name__)
 WATCH_SECONDS = BEAT_SECONDS

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
+from mainspring.boot_clock import boot_time
 from mainspring.domain.settlement import Ending
 from mainspring.domain.states import Outcome
 from mainspring.telemetry import metrics
@@ -14,7 +15,6 @@ from mainspring.worker.attempt import Attempt
 from mainspring.worker.reporter import Reporter
 from mainspring.worker.runner_pool import RunnerPool
 from mainspring.worker.runner_process import RunnerSpec
-from mainspring.worker.watchdog import boot_time
 
 
 class Slots:

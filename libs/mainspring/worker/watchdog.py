@@ -12,17 +12,12 @@ import os
 import select
 import struct
 import threading
-import time
+
+from mainspring.boot_clock import boot_time
 
 _WORD = struct.Struct("d")
 EXIT_SUPERVISOR_GONE = 70
 EXIT_TRUST_OVER = 71
-
-
-def boot_time() -> float:
-    """Seconds of a clock that no one sets and that doesn't stop while the machine sleeps."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
 
 
 def grant(pipe: int, until: float) -> None:

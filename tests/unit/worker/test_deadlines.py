@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mainspring.boot_clock import boot_time
 from mainspring.domain.states import Outcome
 from mainspring.worker.deadlines import Deadlines
-from mainspring.worker.watchdog import boot_time
 
 NEVER = float("inf")
 

@@ -11,10 +11,12 @@ from fastapi import APIRouter, Request, Response
 from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import InvalidInput
 from mainspring.runtime import backfill, schedule_apply, schedule_changes
+from mainspring.runtime.replay import once
 from mainspring.store import backfills
+from mainspring.store.pool import Conn
 from mainspring_services.api.access import OPERATES, READS
 from mainspring_services.api.body import parsed, read_json
-from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
+from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
 from mainspring_services.api.schemas.common import Limit, Name
 from mainspring_services.api.schemas.schedule_changes import (
     AppliedOut,
@@ -29,6 +31,7 @@ from mainspring_services.api.schemas.schedules import NamedScheduleIn, ScheduleI
 from mainspring_services.api.state import ApiState, State
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=USUAL_PROBLEMS)
+_WEEK = {"start_at": "2026-03-01T00:00:00Z", "end_at": "2026-03-08T00:00:00Z"}
 _FILE = {"schedules": [{"name": "daily-report", "task": "reports.daily", "cron": "0 6 * * *"}], "dry_run": True}
 
 
@@ -91,18 +94,29 @@ async def _set_all_paused(request: Request, state: ApiState, *, paused: bool) ->
 @router.post(
     "/{name}/backfill",
     status_code=201,
-    response_model=BackfillOut,
-    responses={**answers(404), **BODY_PROBLEMS},
-    openapi_extra=takes(BackfillIn, {"start_at": "2026-03-01T00:00:00Z", "end_at": "2026-03-08T00:00:00Z"}),
+    response_class=Response,
+    responses={
+        201: {"model": BackfillOut, "description": "Its jobs are made from now on.", "headers": REPLAYED},
+        **answers(404, 409),
+        **BODY_PROBLEMS,
+    },
+    openapi_extra={**takes(BackfillIn, _WEEK), "parameters": [KEY]},
     dependencies=[OPERATES],
 )
-async def start_backfill(name: Name, request: Request, state: State) -> dict[str, Any]:
+async def start_backfill(name: Name, request: Request, state: State) -> Response:
     """Make jobs of past nominal times that have none, beside the live runs and never in their way."""
     given: BackfillIn = parsed(BackfillIn, await read_json(request))
-    made = await state.database.run_in_transaction(
-        lambda connection: backfill.start(connection, name, given.start_at, given.end_at, given.parallel)
+
+    async def start(connection: Conn) -> str:
+        made = await backfill.start(connection, name, given.start_at, given.end_at, given.parallel)
+        return BackfillOut(**made._asdict()).model_dump_json()
+
+    key = request.headers.get("idempotency-key")
+    asked = f"{name} {given.model_dump_json()}"
+    answer, is_replayed = await state.database.run_in_transaction(
+        lambda connection: once(connection, "backfill", key, asked, lambda: start(connection))
     )
-    return made._asdict()
+    return Response(answer, 201, replayed(is_replayed), media_type="application/json")
 
 
 @router.get("/{name}/backfills", response_model=BackfillPage, dependencies=[READS])
