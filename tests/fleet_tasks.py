@@ -56,6 +56,14 @@ async def slow_at_first(ctx: JobContext, *, seconds: float = 60) -> int:
     return ctx.attempt
 
 
+@task("fleet.counts_on", queue="fleet", retry=QUICK)
+async def counts_on(ctx: JobContext) -> int:
+    """One more than its schedule's last run."""
+    last = await ctx.last_run(succeeded=True)
+    await asyncio.sleep(0.2)
+    return last.result + 1 if last else 1
+
+
 @task("fleet.nap", queue="fleet", retry=QUICK)
 async def nap(ctx: JobContext, *, seconds: float) -> int:
     """Notes its start and its end."""
