@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthenticated, Unavailable
+
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 MOST_IN_PAGE = 1000
@@ -17,6 +18,9 @@ _KINDS = {401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict}
 
 def call(method: str, path: str, *, body: Any = None, timeout: float = 30, **params: Any) -> Any:
     """The JSON answer of the api. Raises InvalidInput, NotFound, Conflict, Unavailable."""
+    # Only who asks pays for loading it: a preview needs no server.
+    import httpx
+
     url = os.environ.get("MAINSPRING_API_URL", DEFAULT_URL)
     key = os.environ.get("MAINSPRING_API_KEY")
     headers = {"Authorization": f"Bearer {key}"} if key else {}

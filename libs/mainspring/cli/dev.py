@@ -8,14 +8,15 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainspring.devstack import Stack, start_stack
-from mainspring.devstack.errors import RefusedError
-from mainspring.devstack.fleet import Fleet, ServiceProcess, open_fleet
 from mainspring.domain.errors import Misconfigured, Unavailable
+
+if TYPE_CHECKING:
+    from mainspring.devstack import Stack
+    from mainspring.devstack.fleet import Fleet, ServiceProcess
 
 Modules = Annotated[list[str] | None, typer.Argument(help="Modules with tasks, such as myapp.tasks.")]
 PORT = 8080
@@ -37,6 +38,10 @@ def dev(modules: Modules = None, port: int = PORT) -> None:
 
     Example: mainspring dev myapp.tasks
     """
+    from mainspring.devstack import start_stack
+    from mainspring.devstack.errors import RefusedError
+    from mainspring.devstack.fleet import open_fleet
+
     say("starting Postgres and RabbitMQ …")
     try:
         with start_stack(containers=True) as stack, open_fleet(stack.environment(), stack.folder, **_knobs()) as fleet:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import httpx
 import typer
 
 from mainspring.cli.api_client import DEFAULT_URL
 from mainspring.cli.output import Json, say, show, show_list
-from mainspring.runtime.diagnosis import Finding, diagnose
-from mainspring.runtime.rebuild_broker import rebuild_broker
-from mainspring.runtime.settings import Settings, read
-from mainspring.telemetry import logs
+
+if TYPE_CHECKING:
+    from mainspring.runtime.diagnosis import Finding
 
 REBUILD_HELP = (
     "Delete the broker's queues of waiting work, and have a scheduler declare them and release every job again."
@@ -32,6 +30,12 @@ def doctor(
 
     Example: mainspring doctor
     """
+    # The drivers take longer to load than most commands to run: only who needs them loads them.
+    from mainspring.runtime.diagnosis import diagnose
+    from mainspring.runtime.rebuild_broker import rebuild_broker
+    from mainspring.runtime.settings import Settings, read
+    from mainspring.telemetry import logs
+
     logs.configure("doctor", "WARNING")
     if rebuild:
         say("deleting the queues; a scheduler makes them again …")
@@ -45,6 +49,10 @@ def doctor(
 
 
 def _api() -> Finding:
+    import httpx
+
+    from mainspring.runtime.diagnosis import Finding
+
     url = os.environ.get("MAINSPRING_API_URL", DEFAULT_URL)
     try:
         answer = httpx.get(f"{url}/readyz", timeout=5)

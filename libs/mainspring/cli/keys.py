@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
@@ -12,9 +12,9 @@ import typer
 from mainspring.cli.output import Json, say, show, show_list
 from mainspring.domain.access import Scope
 from mainspring.domain.errors import InvalidInput, NotFound
-from mainspring.runtime.settings import Settings, read
-from mainspring.store import api_keys
-from mainspring.store.pool import Conn, Database
+
+if TYPE_CHECKING:
+    from mainspring.store.pool import Conn
 
 app = typer.Typer(no_args_is_help=True, help="Look after API keys. Needs MAINSPRING_DATABASE_URL, not the api.")
 T = TypeVar("T")
@@ -30,6 +30,8 @@ def create(
 
     Example: mainspring keys create billing-service --scope submit --scope read
     """
+    from mainspring.store import api_keys
+
     if not (1 <= len(name) <= 100 and name.isprintable()):
         raise InvalidInput("name", "must be 1 to 100 printable characters")
     key_id, text = _ask(lambda connection: api_keys.create(connection, name, sorted(set(scope))))
@@ -46,6 +48,8 @@ def list_all(as_json: Json = False) -> None:
 
     Example: mainspring keys list
     """
+    from mainspring.store import api_keys
+
     items = [_shown(row) for row in _ask(api_keys.list_all)]
     page = {"items": items, "next": None}
     show_list(page, ("id", "name", "scopes", "created_at", "last_used_at", "revoked_at"), as_json)
@@ -57,6 +61,8 @@ def revoke(key_id: UUID, as_json: Json = False) -> None:
 
     Example: mainspring keys revoke 01a228fd-d2d0-799d-870e-9d4fbcc2f891
     """
+    from mainspring.store import api_keys
+
     if not _ask(lambda connection: api_keys.revoke(connection, key_id)):
         raise NotFound(f"no key {key_id}")
     show({"id": str(key_id), "revoked": True}, as_json)
@@ -70,6 +76,10 @@ def _shown(row: Any) -> dict[str, Any]:
 
 
 def _ask(work: Callable[[Conn], Awaitable[T]]) -> T:
+    # The drivers take long to load: commands that speak HTTP do without them.
+    from mainspring.runtime.settings import Settings, read
+    from mainspring.store.pool import Database
+
     async def ask() -> T:
         async with Database(read(Settings).database_url, "keys", most=1) as database:
             return await database.run(work)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from mainspring.runtime.settings import Settings, read
-from mainspring.store.migrate import migrate as migrate_schema
-from mainspring.telemetry import logs
-
 
 def migrate() -> None:
     """Bring the database up to this release. Safe to run many times and side by side.
 
     Example: MAINSPRING_DATABASE_URL=postgresql://… mainspring migrate
     """
+    from mainspring.runtime.settings import Settings, read
+    from mainspring.store.migrate import migrate as migrate_schema
+    from mainspring.telemetry import logs
+
     logs.configure("migrate", "WARNING")
     settings = read(Settings)
     applied = asyncio.run(migrate_schema(settings.direct_url))
