@@ -28,17 +28,14 @@ def window_of(
 
 
 def missing(
-    trigger: Trigger, window: tuple[datetime, datetime], recorded: Sequence[tuple[datetime, datetime, int]]
+    trigger: Trigger, window: tuple[datetime, datetime], recorded: Sequence[tuple[datetime, datetime]]
 ) -> list[datetime]:
-    """The nominal times of ``window`` that no record covers; ``recorded``: first, last and count of each."""
+    """The nominal times of ``window`` that no record covers; ``recorded``: first and last of each."""
     start, end = window
-    inside = [one for one in recorded if one[0] >= start and one[1] < end]
-    if len(inside) == len(recorded) and sum(count for _, _, count in inside) == trigger.count_between(start, end):
-        return []
-    ranges = [(first, last) for first, last, _ in recorded]
-    return list(
-        islice((at for at in fire_times(trigger, start, end) if not any(a <= at <= b for a, b in ranges)), MOST_MISSING)
+    uncovered = (
+        at for at in fire_times(trigger, start, end) if not any(first <= at <= last for first, last in recorded)
     )
+    return list(islice(uncovered, MOST_MISSING))
 
 
 def is_in_vain(trigger: Trigger, since: datetime, now: datetime, jitter: timedelta) -> bool:

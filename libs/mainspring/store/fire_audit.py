@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from mainspring.domain.zones import zone_data_version
@@ -36,9 +37,14 @@ async def page(connection: Conn, after: str, most: int) -> list[AuditedSchedule]
     return [AuditedSchedule(row) for row in rows]
 
 
-async def recorded(
-    connection: Conn, schedule: str, start: datetime, end: datetime
-) -> list[tuple[datetime, datetime, int]]:
-    """The records that touch [start, end): first and last nominal time, and how many they stand for."""
+async def counts(connection: Conn, windows: Mapping[str, tuple[datetime, datetime]]) -> dict[str, int | None]:
+    """How many nominal times are recorded in [start, end) of each schedule; None where a record crosses an edge."""
+    starts, ends = zip(*windows.values(), strict=True) if windows else ((), ())
+    rows = await connection.fetch(_SQL["counts"], list(windows), starts, ends)
+    return {row["schedule"]: row["recorded"] for row in rows}
+
+
+async def recorded(connection: Conn, schedule: str, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
+    """The first and last nominal times of the records that touch [start, end)."""
     rows = await connection.fetch(_SQL["recorded"], schedule, start, end)
-    return [(row["nominal_at"], row["last_nominal_at"], row["nominal_times"]) for row in rows]
+    return [(row["nominal_at"], row["last_nominal_at"]) for row in rows]

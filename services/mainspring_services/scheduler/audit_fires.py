@@ -7,12 +7,14 @@ rests unrecorded. A schedule whose jobs have not succeeded for longer than its i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.fire_audit import is_in_vain, missing, window_of
 from mainspring.domain.firing import FiringPlan, Misfire, SkippedRange, SkipReason
+from mainspring.domain.schedule import Trigger
 from mainspring.runtime.leader import Leadership
 from mainspring.runtime.loop import Pass
 from mainspring.store import audit, fire_audit, fires, fleet, schedules
@@ -51,11 +53,7 @@ class AuditFires:
         missed = 0
         for _ in range(_AT_ONCE // _PAGE):
             page = await self._database.run(lambda connection: fire_audit.page(connection, self._last, _PAGE))
-            now = await self._database.run(fleet.now)
-            for one in page:
-                missed += await self._look_at(one, now)
-                # A page takes some milliseconds of this process; its other loops go on meanwhile.
-                await asyncio.sleep(0)
+            missed += await self._look_at(page, await self._database.run(fleet.now))
             self._last = page[-1].name if len(page) == _PAGE else ""
             if not self._last:
                 break
@@ -63,22 +61,36 @@ class AuditFires:
         metrics.AUDIT_FINDINGS.labels(IN_VAIN).set(len(self._in_vain))
         return Pass(done=missed)
 
-    async def _look_at(self, one: AuditedSchedule, now: datetime) -> int:
-        try:
-            definition = one.definition()
-            trigger, rules = one.trigger(definition), definition.rules()
-        except InvalidInput:
-            return 0  # whoever fires it sets it aside
-        since = max(one.active_since, one.last_success or one.active_since)
-        await self._say_in_vain(one.name, is_in_vain(trigger, since, now, definition.jitter), since)
-        if one.runs_left == 0:
-            return 0
-        window = window_of(
-            rules, definition.jitter, active_since=one.active_since, next_nominal_at=one.next_nominal_at, now=now
-        )
-        records = await self._database.run(lambda connection: fire_audit.recorded(connection, one.name, *window))
+    async def _look_at(self, page: Sequence[AuditedSchedule], now: datetime) -> int:
+        expected: dict[str, tuple[Trigger, tuple[datetime, datetime], int]] = {}
+        for one in page:
+            try:
+                definition = one.definition()
+                trigger, rules = one.trigger(definition), definition.rules()
+            except InvalidInput:
+                continue  # whoever fires it sets it aside
+            since = max(one.active_since, one.last_success or one.active_since)
+            await self._say_in_vain(one.name, is_in_vain(trigger, since, now, definition.jitter), since)
+            if one.runs_left != 0:
+                window = window_of(
+                    rules,
+                    definition.jitter,
+                    active_since=one.active_since,
+                    next_nominal_at=one.next_nominal_at,
+                    now=now,
+                )
+                expected[one.name] = trigger, window, trigger.count_between(*window)
+            # A page takes some milliseconds of this process; its other loops go on meanwhile.
+            await asyncio.sleep(0)
+        windows = {name: window for name, (_, window, _) in expected.items()}
+        recorded = await self._database.run(lambda connection: fire_audit.counts(connection, windows))
+        doubtful = [name for name, (_, _, count) in expected.items() if recorded[name] != count]
+        return sum([await self._look_closely(name, *expected[name][:2]) for name in doubtful])
+
+    async def _look_closely(self, name: str, trigger: Trigger, window: tuple[datetime, datetime]) -> int:
+        records = await self._database.run(lambda connection: fire_audit.recorded(connection, name, *window))
         found = missing(trigger, window, records)
-        return await self._mend(one.name, found) if found else 0
+        return await self._mend(name, found) if found else 0
 
     async def _say_in_vain(self, name: str, is_so: bool, since: datetime) -> None:
         if is_so == (name in self._in_vain):
