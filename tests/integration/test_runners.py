@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 from .system import System
@@ -67,6 +69,20 @@ def test_a_job_that_is_cancelled_while_its_runner_is_blocked_never_begins(system
     assert system.count(f"SELECT count(*) FROM ledger WHERE job = '{waiting}'") == 0
     # Nobody's process was killed for it.
     assert system.outcomes(system.final(blocker)["id"]) == ["succeeded"]
+
+
+def test_what_has_not_begun_in_a_runner_that_dies_runs_elsewhere_and_pays_nothing(system: System) -> None:
+    system.worker(slots=5, runners=1, stall=5)
+    system.ready()
+    blocker = system.submit("fleet.sleeps_on_the_loop", {"seconds": 4})
+    system.started(blocker)
+    waiting = [system.submit("fleet.add", {"a": 1, "b": 1}) for _ in range(3)]
+    running = "SELECT count(*) FROM mainspring.live_jobs WHERE state = 'running'"
+    system.until(lambda: system.count(running) == 4, 3)
+    os.kill(system.count(f"SELECT pid FROM ledger WHERE job = '{blocker}'"), signal.SIGKILL)
+    for job_id in waiting:
+        assert system.outcomes(system.final(job_id)["id"]) == ["succeeded"]
+    assert system.outcomes(system.final(blocker)["id"]) == ["worker_lost", "succeeded"]
 
 
 def test_a_handler_that_is_killed_while_it_blocks_says_where_it_was(system: System) -> None:

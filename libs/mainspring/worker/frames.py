@@ -23,7 +23,10 @@ async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any] | None:
 
 
 def write_frame(writer: asyncio.StreamWriter, frame: dict[str, Any]) -> None:
-    """Send a frame; a closed other end is noticed by the reader."""
+    """Send a frame; to an end that has gone nothing is sent, which the reader notices."""
+    if writer.is_closing():
+        # uvloop raises where asyncio would only warn.
+        return
     body = json.dumps(frame, separators=(",", ":")).encode()
     if len(body) >= _LARGEST_FRAME:
         raise ValueError("frame too large")

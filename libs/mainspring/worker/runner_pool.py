@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +66,7 @@ class RunnerPool:
 
     def place(self, attempts: Iterable[Attempt]) -> None:
         """Start these attempts, each on the runner with the fewest; a lone one on a private runner."""
-        usable = [one for one in self._shared if not one.is_stalled]
+        usable = [one for one in self._shared if not one.is_stalled and not one.is_closed]
         shares: dict[RunnerProcess, list[Attempt]] = {runner: [] for runner in usable}
         for attempt in attempts:
             if attempt.job.run_alone:
@@ -117,11 +117,7 @@ class RunnerPool:
         runner.is_stalled = is_stalled
         if not is_stalled:
             return
-        taken_back = runner.take_back()
-        for attempt in taken_back:
-            if attempt.stopped_by is not None:
-                self._on_ended(attempt, attempt.stopped_by, False)
-        self.place(attempt for attempt in taken_back if attempt.stopped_by is None)
+        self._place_elsewhere(runner.take_back())
         _close_if_done(runner)
 
     def look_after_waiting(self) -> None:
@@ -213,6 +209,8 @@ class RunnerPool:
     async def _see_out(self, runner: RunnerProcess) -> str:
         """Wait for its end, and end whatever was still in it; returns the cause."""
         cause = await runner.wait()
+        # What hasn't begun in it runs elsewhere. Not what it was started for alone: that may be why it ended.
+        unbegun = [] if self._is_closing or runner.ends_when_idle else runner.take_back()
         runner.close()
         self._all.discard(runner)
         self._unshare(runner)
@@ -225,6 +223,7 @@ class RunnerPool:
         for attempt in attempts:
             ending = attempt.stopped_by or _loss(was_ours, cause, attempt is runner.blocker)
             self._on_ended(attempt, _with_stack(ending, attempt.blocks_at), False)
+        self._place_elsewhere(unbegun)
         return cause
 
     def _share(self, runner: RunnerProcess) -> None:
@@ -233,6 +232,12 @@ class RunnerPool:
         self.is_ready.set()
         self._on_ready()
         self._place_waiting()
+
+    def _place_elsewhere(self, unbegun: Sequence[Attempt]) -> None:
+        for attempt in unbegun:
+            if attempt.stopped_by is not None:
+                self._on_ended(attempt, attempt.stopped_by, False)
+        self.place(attempt for attempt in unbegun if attempt.stopped_by is None)
 
     def _place_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

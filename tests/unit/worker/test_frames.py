@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
+import uvloop
 
 from mainspring.worker import frames
 from mainspring.worker.frames import read_frame, write_frame
@@ -18,6 +20,9 @@ class Pipe:
 
     def write(self, data):
         self.data += data
+
+    def is_closing(self):
+        return False
 
 
 def written(*sent):
@@ -81,3 +86,16 @@ def test_a_frame_that_is_too_large_is_refused_before_anything_is_written(monkeyp
     with pytest.raises(ValueError, match="too large"):
         write_frame(pipe, {"a": "x" * 10})
     assert pipe.data == b""
+
+
+def test_to_an_end_that_has_gone_nothing_is_said():
+    async def work():
+        ours, theirs = socket.socketpair()
+        _, writer = await asyncio.open_connection(sock=ours)
+        theirs.close()
+        writer.transport.abort()
+        await asyncio.sleep(0)
+        write_frame(writer, SOME[1])
+
+    # The loop of the services: asyncio's own takes what is written on a lost connection.
+    uvloop.run(work())
