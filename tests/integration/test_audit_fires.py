@@ -10,6 +10,7 @@ import pytest
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.states import State
 from mainspring.runtime.leader import Leadership
+from mainspring.store import fleet
 from mainspring.store.pool import Database
 from mainspring_services.scheduler.audit_fires import AuditFires
 from mainspring_services.scheduler.fire_due import FireDue
@@ -114,3 +115,39 @@ async def test_only_the_leader_audits(database: Database) -> None:
     await ten_fires(database)
     await lose(database, "s", 1)
     assert (await AuditFires(database, Leadership(database, "leader")).run_once()).done == 0
+
+
+async def test_what_has_not_begun_or_is_over_does_not_run_in_vain(database: Database) -> None:
+    async with database.connection() as connection:
+        now = await fleet.now(connection)
+    await save(database, "later", every_seconds=60, start_at=now + timedelta(days=30))
+    await save(database, "over", every_seconds=60, max_runs=1)
+    await make_due(database, "over", 10 * MINUTE)
+    await FireDue(database, lambda: None).run_once()
+    async with database.connection() as connection:
+        await connection.execute("UPDATE mainspring.schedules SET active_since = $1", now - timedelta(hours=3))
+    await (await auditor(database)).run_once()
+    assert await findings(database) == []
+
+
+async def test_what_an_older_release_pauses_and_edits_is_no_gap(database: Database) -> None:
+    await save(database, "s", every_seconds=60)
+    await make_due(database, "s", 10 * MINUTE)
+    async with database.connection() as connection:
+        # As release 0.1.0 resumed a schedule: the columns of today are unknown to it.
+        await connection.execute("UPDATE mainspring.schedules SET paused = true, updated_at = clock_timestamp()")
+        await connection.execute(
+            "UPDATE mainspring.schedules SET paused = false, next_nominal_at = clock_timestamp() + interval '1 minute',"
+            " fires_at = clock_timestamp() + interval '1 minute', updated_at = clock_timestamp()"
+        )
+    assert (await (await auditor(database)).run_once()).done == 0
+    assert not await jobs_of(database, "s")
+
+
+async def test_a_gap_older_than_the_catch_up_window_makes_no_job(database: Database) -> None:
+    await ten_fires(database)
+    await lose(database, "s", 3)
+    async with database.connection() as connection:
+        await connection.execute("UPDATE mainspring.schedules SET catchup_window_seconds = 1")
+    await (await auditor(database)).run_once()
+    assert [row["skipped"] for row in await fires_of(database, "s") if row["skipped"]] == ["catchup_window"] * 3

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.firing import Misfire, Overlap
-from mainspring.runtime import backfill
+from mainspring.runtime import backfill, schedule_changes
 from mainspring.store import backfills, fleet
 from mainspring.store.backfills import Backfill
 from mainspring.store.pool import Database
@@ -125,3 +125,47 @@ async def test_its_bounds_are_said(database: Database) -> None:
                 await backfill.start(connection, "s", *window)
         with pytest.raises(NotFound):
             await backfill.start(connection, "unknown", now - HOUR, now)
+
+
+async def test_a_pause_records_nothing_over_what_a_backfill_has_made(database: Database) -> None:
+    await save(database, "s", every_seconds=3600)
+    await make_due(database, "s", 12 * HOUR)
+    await database.run_in_transaction(lambda connection: schedule_changes.set_paused(connection, "s", True))
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM mainspring.fires")
+    await make_due(database, "s", 12 * HOUR)
+    await start(database, 6, parallel=3)
+    await BackfillDue(database, lambda: None).run_once()
+    await database.run_in_transaction(lambda connection: schedule_changes.set_paused(connection, "s", False))
+    rows = await fires_of(database, "s")
+    assert sum(row["nominal_times"] for row in rows) == 12
+    assert [(row["nominal_times"], row["skipped"]) for row in rows if row["skipped"]] == [(3, "paused"), (6, "paused")]
+
+
+async def test_a_catch_up_records_nothing_over_what_a_backfill_has_made(database: Database) -> None:
+    await save(database, "s", every_seconds=3600, misfire=Misfire.FIRE_ONCE)
+    await make_due(database, "s", 12 * HOUR)
+    await start(database, 12, parallel=1)
+    await BackfillDue(database, lambda: None).run_once()
+    await FireDue(database, lambda: None).run_once()
+    rows = await fires_of(database, "s")
+    assert sum(row["nominal_times"] for row in rows) == 12
+    assert len([row for row in rows if row["job_id"]]) == 2
+
+
+async def test_a_backfill_under_another_trigger_keeps_the_count_of_what_was_skipped(database: Database) -> None:
+    await save(database, "s", cron="*/5 * * * *", misfire=Misfire.SKIP)
+    await make_due(database, "s", 5 * HOUR)
+    await FireDue(database, lambda: None).run_once()
+    before = sum(row["nominal_times"] for row in await fires_of(database, "s"))
+    await save(database, "s", cron="0 * * * *", misfire=Misfire.SKIP)
+    await start(database, 2, parallel=100)
+    await BackfillDue(database, lambda: None).run_once()
+    assert sum(row["nominal_times"] for row in await fires_of(database, "s")) == before
+
+
+async def test_nothing_is_backfilled_outside_of_the_schedules_own_bounds(database: Database) -> None:
+    async with database.connection() as connection:
+        now = await fleet.now(connection)
+    await save(database, "s", every_seconds=3600, start_at=now - 2 * HOUR, end_at=now)
+    assert (await start(database, 10)).nominal_times == 2

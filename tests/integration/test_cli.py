@@ -140,7 +140,14 @@ def test_a_file_of_schedules_is_shown_asked_about_and_applied(api: Api, tmp_path
     assert (
         'cron: "30 2 * * mon" → "30 2 * * tue"' in mainspring(api, "schedules", "apply", str(file), "--dry-run").stdout
     )
-    for text in ("- a", "schedules: 3", "schedules: [1]", "schedules: [{name: x}]", "{", "schedules: []\nmore: 1"):
+    odd = ("- a", "schedules: 3", "schedules: [1]", "schedules: [{name: x}]", "{", "schedules: []\nmore: 1")
+    odder = (
+        "schedules: [{name: .nan}]",
+        "schedules: [{2026-03-01: x, note: 2026-02-30}]",
+        "schedules: &a [*a]",
+        "a: !!binary eA==",
+    )
+    for text in (*odd, *odder):
         file.write_text(text)
         assert mainspring(api, "schedules", "apply", str(file), "--yes").returncode == 2, text
     assert mainspring(api, "schedules", "apply", str(tmp_path / "no.yaml")).returncode == 3

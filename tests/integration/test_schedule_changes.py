@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import httpx
@@ -36,25 +37,33 @@ def names(api: Api, **which: Any) -> list[str]:
 
 
 def test_a_file_is_shown_then_applied_whole_and_again_changes_nothing(api: Api) -> None:
-    put(api, "file-a", note="by hand")
-    wanted = [{"name": "file-a", **DAILY, "priority": 2}, {"name": "file-b", **DAILY}]
+    put(api, "file-a", note="by hand", payload={"full": True})
+    api.http.post("/v1/schedules/file-a/pause", params={"note": "by hand"}).raise_for_status()
+    wanted = [{"name": "file-a", **DAILY, "priority": 2, "payload": {"full": 1}}, {"name": "file-b", **DAILY}]
     planned = apply(api, wanted, dry_run=True)
     assert planned["created"] == ["file-b"]
     assert planned["changed"] == [
-        {"name": "file-a", "before": {"note": "by hand", "priority": None}, "after": {"note": None, "priority": 2}}
+        {
+            "name": "file-a",
+            "before": {"payload": {"full": True}, "priority": None},
+            "after": {"payload": {"full": 1}, "priority": 2},
+        }
     ]
     assert names(api, prefix="file-") == ["file-a"]
     assert apply(api, wanted)["created"] == ["file-b"]
+    # What the operators did is theirs.
+    assert api.http.get("/v1/schedules/file-a").json()["paused"] is True
     again = apply(api, wanted)
     assert (again["created"], again["changed"], again["unchanged"]) == ([], [], ["file-a", "file-b"])
 
 
 def test_one_bad_schedule_in_a_file_is_named_and_nothing_is_applied(api: Api) -> None:
     bad = [{"name": "half-a", **DAILY}, {"name": "half-b", "task": "t", "cron": "0 0 30 2 *"}]
-    answer = api.http.post("/v1/schedules/apply", json={"schedules": bad})
-    assert fields_of(answer) == ["schedules.1.cron"]
     unknown = [{"name": "half-a", **DAILY}, {"name": "half-b", **DAILY, "calendars": ["nowhere"]}]
-    assert fields_of(api.http.post("/v1/schedules/apply", json={"schedules": unknown})) == ["schedules.1.calendars.0"]
+    for dry_run in (True, False):
+        for schedules, field in ((bad, "cron"), (unknown, "calendars.0")):
+            body = {"schedules": schedules, "dry_run": dry_run}
+            assert fields_of(api.http.post("/v1/schedules/apply", json=body)) == [f"schedules.1.{field}"]
     twice = [{"name": "half-a", **DAILY}] * 2
     assert fields_of(api.http.post("/v1/schedules/apply", json={"schedules": twice})) == ["schedules.1.name"]
     assert names(api, prefix="half-") == []
@@ -147,3 +156,35 @@ def test_stats_say_who_leads(api: Api) -> None:
     leader = api.http.get("/v1/stats").json()["leader"]
     assert leader["term"] == 3
     assert 0 <= leader["age_seconds"] < 60
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("POST", "/v1/schedules", '{"name": "odd", "task": "t", "cron": "\\ud800"}', "cron"),
+        (
+            "POST",
+            "/v1/schedules",
+            '{"name": "odd", "task": "t", "cron": "* * * * *", "timezone": "\\ud800"}',
+            "timezone",
+        ),
+        ("POST", "/v1/schedules", '{"name": "odd", "task": "t", "cron": ' + "[" * 300 + "]" * 300 + "}", "cron"),
+        ("POST", "/v1/schedules/pause", '{"prefix": "\\u0000"}', "prefix"),
+        ("POST", "/v1/schedules/resume", '{"tag": "\\ud800"}', "tag"),
+        ("GET", "/v1/schedules?prefix=%00", None, "prefix"),
+        ("GET", "/v1/schedules?tag=%00", None, "tag"),
+    ],
+)
+def test_what_can_not_be_kept_is_refused_by_its_field(
+    api: Api, method: str, path: str, body: str | None, field: str
+) -> None:
+    assert fields_of(api.http.request(method, path, content=body)) == [field]
+
+
+def test_a_calendar_that_leaves_out_every_time_of_a_schedule_is_said_at_once(api: Api) -> None:
+    api.http.put("/v1/calendars/christmas", json={"days": ["12-25"]}).raise_for_status()
+    began = time.monotonic()
+    saved = put(api, "never", cron="0 6 25 12 *", calendars=["christmas"])
+    assert time.monotonic() - began < 3
+    assert saved["next_nominal_at"] is None
+    assert [one["code"] for one in saved["warnings"]] == ["never_again"]

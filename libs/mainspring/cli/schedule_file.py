@@ -15,7 +15,14 @@ from mainspring.cli.api_client import call
 from mainspring.cli.output import Json, say
 from mainspring.domain.errors import InvalidInput, NotFound
 
-_INSTANTS = ("at", "start_at", "end_at")
+
+class _Loader(yaml.SafeLoader):
+    """YAML with the values of JSON: a date is a text there, and bytes are none."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  as the base class has it
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 def apply(
@@ -29,6 +36,8 @@ def apply(
 
     Example: mainspring schedules apply schedules.yaml --dry-run
     """
+    if as_json and not yes and not dry_run:
+        raise InvalidInput("yes", "with --json nobody is asked: give --yes, or --dry-run")
     body = {"schedules": read(file), "prune": prune}
     planned = call("POST", "/v1/schedules/apply", body=body | {"dry_run": True})
     if not as_json:
@@ -38,7 +47,7 @@ def apply(
         if as_json:
             print(json.dumps(planned))
         return
-    if not yes and not as_json and not typer.confirm("apply?", err=True):
+    if not yes and not typer.confirm("apply?", err=True):
         raise typer.Exit(1)
     done = call("POST", "/v1/schedules/apply", body=body)
     if as_json:
@@ -50,11 +59,14 @@ def apply(
 def read(file: Path) -> list[dict[str, Any]]:
     """The schedules of a file. Raises NotFound; InvalidInput when it isn't what `apply` takes."""
     try:
-        document = yaml.safe_load(file.read_text("utf-8"))
+        document = yaml.load(file.read_text("utf-8"), _Loader)  # noqa: S506  a safe loader, with less
+        json.dumps(document, allow_nan=False).encode()
     except FileNotFoundError:
         raise NotFound(f"there is no file {file}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise InvalidInput("file", f"can't be read as YAML: {error}") from None
+    except RecursionError:
+        raise InvalidInput("file", "is nested too deeply, or within itself") from None
+    except (yaml.YAMLError, ValueError, TypeError, OSError) as error:
+        raise InvalidInput("file", f"can't be read as YAML with JSON's values: {error}") from None
     if not isinstance(document, dict) or set(document) != {"schedules"} or not isinstance(document["schedules"], list):
         raise InvalidInput("file", "must have one key, schedules, with a list")
     return [_entry(index, one) for index, one in enumerate(document["schedules"])]
@@ -63,11 +75,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 def _entry(index: int, one: object) -> dict[str, Any]:
     if not isinstance(one, dict):
         raise InvalidInput(f"schedules.{index}", "must be a mapping")
-    # YAML reads 2026-03-01T00:00:00Z as an instant of its own: back to what JSON and the api have.
-    return {
-        field: value.isoformat() if field in _INSTANTS and hasattr(value, "isoformat") else value
-        for field, value in one.items()
-    }
+    return one
 
 
 def _show(planned: dict[str, Any]) -> None:

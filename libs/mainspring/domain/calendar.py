@@ -18,6 +18,10 @@ from mainspring.domain.schedule import TICK, Trigger
 from mainspring.domain.zones import EARLIEST, LATEST
 
 MOST_DAYS = 1000
+#: How far a trigger is followed over fires that are all left out: calendars may leave out every one, and a 29 February
+#: that is left out is eight years from the next but one.
+HORIZON = timedelta(days=366 * 12)
+_DAY = timedelta(days=1)
 _DATE = re.compile(r"(?:(?P<year>[0-9]{4})-)?(?P<month>[0-9]{2})-(?P<day>[0-9]{2})")
 _A_LEAP_YEAR = 2000
 
@@ -77,15 +81,23 @@ class ExcludingTrigger:
     def next_after(self, instant: datetime) -> datetime | None:
         fire = self.trigger.next_after(instant)
         while fire is not None and (day := self._day(fire)) in self.days:
-            end = self._midnight(day + timedelta(days=1))
-            fire = self.trigger.next_after(max(end - TICK, fire)) if end is not None else None
+            while day in self.days and day < LATEST.date():
+                day += _DAY
+            end = self._midnight(day)
+            if end is None or end - instant > HORIZON:
+                return None
+            fire = self.trigger.next_after(max(end - TICK, fire))
         return fire
 
     def previous_before(self, instant: datetime) -> datetime | None:
         fire = self.trigger.previous_before(instant)
         while fire is not None and (day := self._day(fire)) in self.days:
+            while day - _DAY in self.days:
+                day -= _DAY
             start = self._midnight(day)
-            fire = self.trigger.previous_before(min(start, fire)) if start is not None else None
+            if start is None or instant - start > HORIZON:
+                return None
+            fire = self.trigger.previous_before(min(start, fire))
         return fire
 
     def count_between(self, start: datetime, end: datetime) -> int:
@@ -93,7 +105,7 @@ class ExcludingTrigger:
         if start >= end:
             return count
         for day in self.days.between(self._day(start), self._day(end)):
-            first, last = self._midnight(day) or start, self._midnight(day + timedelta(days=1)) or end
+            first, last = self._midnight(day) or start, self._midnight(day + _DAY) or end
             if max(first, start) < min(last, end):
                 count -= self.trigger.count_between(max(first, start), min(last, end))
         return count

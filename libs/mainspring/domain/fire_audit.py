@@ -38,6 +38,7 @@ def missing(
     return list(islice(uncovered, MOST_MISSING))
 
 
-def is_in_vain(trigger: Trigger, since: datetime, now: datetime, jitter: timedelta) -> bool:
+def is_in_vain(trigger: Trigger, rules: FiringRules, since: datetime, now: datetime, jitter: timedelta) -> bool:
     """Whether it has gone without a success since ``since`` for longer than from one nominal time to the next."""
-    return len(list(fire_times(trigger, since + TICK, now - jitter - PATIENCE, 2))) == 2
+    start = max(since + TICK, rules.start_at or since)
+    return len(list(fire_times(trigger, start, now - jitter - PATIENCE, 2))) == 2

@@ -17,6 +17,7 @@ from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.firing import SkippedRange, SkipReason
 from mainspring.domain.job import LOWEST_PRIORITY, check_instant
 from mainspring.domain.schedule import TICK, Trigger, fire_times
+from mainspring.runtime import ledger
 from mainspring.runtime.schedule_changes import locked
 from mainspring.store import backfills, fires, fleet, jobs, schedules
 from mainspring.store.backfills import Backfill
@@ -40,8 +41,11 @@ async def start(connection: Conn, name: str, start_at: datetime, end_at: datetim
         raise InvalidInput("end_at", "must not be in the future: a backfill is of the past")
     definition = one.definition()
     trigger = one.trigger(definition)
+    # No nominal time lies outside of the schedule's own bounds.
+    start_at = max(start_at, definition.start_at or start_at)
+    end_at = min(end_at, definition.end_at or end_at)
     first = trigger.next_after(start_at - TICK)
-    count = trigger.count_between(start_at, end_at)
+    count = trigger.count_between(start_at, end_at) if start_at < end_at else 0
     if not count or first is None:
         raise InvalidInput("start_at", "there is no nominal time from then to end_at")
     if count > MOST_NOMINAL_TIMES:
@@ -57,11 +61,12 @@ async def cancel(connection: Conn, name: str, id_: UUID) -> None:
 
 async def go_on(connection: Conn, after: UUID) -> tuple[UUID, int] | None:
     """Make the jobs that the next running backfill by id has room for; its id, and how many; None when none runs."""
-    taken = await backfills.take(connection, after)
-    if taken is None:
+    one = await backfills.take(connection, after)
+    if one is None:
         return None
-    one, active = taken
     stored = await schedules.lock(connection, one.schedule)
+    # After both locks: what another scheduler has just made is seen.
+    active = await backfills.active(connection, one.id)
     if stored is None:
         await backfills.go_on(connection, one, None, 0, "cancelled")
         return one.id, 0
@@ -102,15 +107,15 @@ async def _uncover(connection: Conn, schedule: str, trigger: Trigger, times: Seq
         if not taken:
             continue
         await backfills.drop_skipped(connection, schedule, first)
-        kept = [
-            *_range(trigger, first, taken[0], reason),
-            *_range(trigger, taken[-1] + TICK, last + TICK, reason),
-        ]
-        await fires.record(connection, [fires.skipped_row(schedule, each) for each in kept])
-
-
-def _range(trigger: Trigger, start: datetime, end: datetime, reason: SkipReason) -> list[SkippedRange]:
-    """The nominal times of [start, end), or nothing."""
-    count = trigger.count_between(start, end)
-    first, last = trigger.next_after(start - TICK), trigger.previous_before(end)
-    return [SkippedRange(first, last, count, reason)] if count and first and last else []
+        if row["nominal_times"] != trigger.count_between(first, last + TICK):
+            # Nominal times of another trigger: what is left of them is known by their number alone.
+            left = row["nominal_times"] - len(taken)
+            kept = [SkippedRange(first if first not in taken else first + TICK, last, left, reason)] if left > 0 else []
+        else:
+            kept = [
+                *ledger.range_of(trigger, first, taken[0], reason),
+                *ledger.range_of(trigger, taken[-1] + TICK, last + TICK, reason),
+            ]
+        await backfills.keep_skipped(
+            connection, [fires.skipped_row(schedule, each) for each in kept], row["recorded_at"]
+        )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from mainspring.domain.calendar import Calendar
-from mainspring.domain.errors import Conflict, NotFound
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.firing import SkipReason
+from mainspring.domain.schedule import TICK
 from mainspring.runtime.schedule_changes import pass_over_until, wait_anew
 from mainspring.store import calendars, fleet, schedules
 from mainspring.store.calendars import StoredCalendar
 from mainspring.store.pool import Conn
+from mainspring.store.schedules import StoredSchedule
 
 
 async def found(connection: Conn, name: str) -> StoredCalendar:
@@ -21,24 +25,40 @@ async def found(connection: Conn, name: str) -> StoredCalendar:
 
 async def save(connection: Conn, one: Calendar) -> StoredCalendar:
     """Create or replace a calendar; schedules that name it wait for their first nominal time by its new days."""
-    before = await calendars.get(connection, one.name)
-    is_other = before is not None and set(before.days) != set(one.days)
-    users = await schedules.lock_with_calendar(connection, one.name) if is_other else []
-    now = await fleet.now(connection)
-    for schedule in users:
-        # By the days that were: what has come until now was a nominal time then.
-        reason = SkipReason.PAUSED if schedule.row["paused"] else SkipReason.EDITED
-        await pass_over_until(connection, schedule, now, reason)
+    await calendars.make(connection, one.name)
+    before = await calendars.lock(connection, one.name)
+    users = await schedules.lock_with_calendar(connection, one.name) if set(before or ()) != set(one.days) else []
     await calendars.save(connection, one)
-    for schedule in await schedules.lock_with_calendar(connection, one.name) if users else []:
-        if schedule.row["broken"] is None:
-            await wait_anew(connection, schedule, now)
+    if users:
+        now = await fleet.now(connection)
+        by_new_days = await schedules.lock_with_calendar(connection, one.name)
+        for old, new in zip(users, by_new_days, strict=True):
+            if new.row["broken"] is None:
+                await _follow(connection, old, new, now)
     return await found(connection, one.name)
+
+
+async def _follow(connection: Conn, old: StoredSchedule, new: StoredSchedule, now: datetime) -> None:
+    """Wait for what the new days bring first; for the same nominal time as before where they do."""
+    try:
+        definition = new.definition()
+        trigger = new.trigger(definition)
+    except InvalidInput as error:
+        await schedules.set_aside(connection, new.name, str(error))
+        return
+    nominal_at = old.next_nominal_at
+    # One that has come, and waits for its planned instant, is still waited for when it is a nominal time still.
+    if nominal_at is not None and definition.rules().first_after(trigger, min(now, nominal_at - TICK)) == nominal_at:
+        return
+    # By the days that were: what has come until now was a nominal time then.
+    reason = SkipReason.PAUSED if old.row["paused"] else SkipReason.EDITED
+    await pass_over_until(connection, old, now, reason)
+    await wait_anew(connection, new, now)
 
 
 async def delete(connection: Conn, name: str) -> None:
     """Delete a calendar. Raises NotFound; Conflict while a schedule names it."""
-    if not await calendars.lock(connection, name):
+    if await calendars.lock(connection, name) is None:
         raise NotFound(f"no calendar {name}")
     users = await schedules.names_with_calendar(connection, name)
     if users:

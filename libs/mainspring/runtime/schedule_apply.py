@@ -1,22 +1,45 @@
 """Schedules as one file has them: what would change, and the change, in one transaction.
 
-A file names whole definitions; what it leaves out has its default. Schedules that it doesn't name stay, unless they are
-to be pruned.
+A file names whole definitions; what it leaves out has its default, but for ``paused`` and ``note``, which are the
+operators'. Schedules that it doesn't name stay, unless they are to be pruned.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mainspring.domain.definition import ScheduleDefinition, as_fields
-from mainspring.domain.errors import InvalidInput
+from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.runtime import schedule_changes
 from mainspring.store import schedules
 from mainspring.store.pool import Conn
+from mainspring.store.schedules import StoredSchedule
 
 _PAGE = 500
+
+
+class _TakenBack(Exception):
+    """A dry run is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSchedule:
+    """A schedule of a file, and which of the operators' fields the file names."""
+
+    definition: ScheduleDefinition
+    #: ``paused`` and ``note``, as far as they are named.
+    named: frozenset[str] = frozenset({"paused", "note"})
+
+    def beside(self, stored: StoredSchedule | None) -> ScheduleDefinition:
+        """The definition, with what it doesn't name as it is stored."""
+        if stored is None:
+            return self.definition
+        kept: dict[str, Any] = {name: stored.row[name] for name in ("paused", "note") if name not in self.named}
+        return replace(self.definition, **kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,59 +62,80 @@ class AppliedSchedules:
 
 
 async def apply(
-    connection: Conn, wanted: Sequence[ScheduleDefinition], *, prune: bool = False, dry_run: bool = False
+    connection: Conn, wanted: Sequence[WantedSchedule], *, prune: bool = False, dry_run: bool = False
 ) -> AppliedSchedules:
-    """Make the schedules those of ``wanted``; with ``dry_run`` only say what would change.
+    """Make the schedules those of ``wanted``; with ``dry_run`` only say what would change, and refuse what would be.
 
     ``prune`` deletes those that it doesn't name. Raises InvalidInput naming ``schedules.<n>.<field>``.
     """
-    _refuse_repeated(wanted)
+    places = _places(wanted)
     answer = AppliedSchedules()
-    places = {one.name: index for index, one in enumerate(wanted)}
-    for one in sorted(wanted, key=lambda each: each.name):
-        await schedules.lock_name(connection, one.name)
-        stored = await schedules.lock(connection, one.name)
-        try:
-            before = as_fields(stored.definition()) if stored else None
-        except InvalidInput:
-            before = {}  # what it holds can't be read any more: it is replaced
-        after = as_fields(one)
-        if before == after:
-            answer.unchanged.append(one.name)
-            continue
-        if before is None:
-            answer.created.append(one.name)
-        else:
-            answer.changed.append(_difference(one.name, before, after))
-        if not dry_run:
-            try:
-                await schedule_changes.save(connection, one)
-            except InvalidInput as error:
-                raise InvalidInput(f"schedules.{places[one.name]}.{error.field}", error.message) from error
-    if prune:
-        await _prune(connection, set(places), answer, dry_run)
+    # In a transaction of its own within the caller's: a dry run does it all, and takes it back.
+    with contextlib.suppress(_TakenBack):
+        async with connection.transaction():
+            names = set(places) | (await _all_names(connection) if prune else set())
+            # In one order, as whatever locks several schedules does.
+            for name in sorted(names):
+                if name in places:
+                    await _apply_one(connection, places[name], wanted[places[name]], answer)
+                else:
+                    await _prune_one(connection, name, answer)
+            if dry_run:
+                raise _TakenBack
     return answer
 
 
-async def _prune(connection: Conn, kept: set[str], answer: AppliedSchedules, dry_run: bool) -> None:
+async def _apply_one(connection: Conn, place: int, wanted: WantedSchedule, answer: AppliedSchedules) -> None:
+    name = wanted.definition.name
+    await schedules.lock_name(connection, name)
+    stored = await schedules.lock(connection, name)
+    definition = wanted.beside(stored)
+    after = as_fields(definition)
+    try:
+        before = as_fields(stored.definition()) if stored else None
+    except InvalidInput:
+        before = {}  # what it holds can't be read any more: it is replaced
+    differing = [each for each in after if before is None or _text(before.get(each)) != _text(after[each])]
+    if before is None:
+        answer.created.append(name)
+    elif not differing:
+        answer.unchanged.append(name)
+        return
+    else:
+        changes = {each: before.get(each) for each in differing}
+        answer.changed.append(ChangedSchedule(name, changes, {each: after[each] for each in differing}))
+    try:
+        await schedule_changes.save(connection, definition)
+    except InvalidInput as error:
+        raise InvalidInput(f"schedules.{place}.{error.field}", error.message) from error
+
+
+async def _prune_one(connection: Conn, name: str, answer: AppliedSchedules) -> None:
+    try:
+        await schedule_changes.delete(connection, name)
+    except NotFound:
+        return  # somebody else has just deleted it
+    answer.deleted.append(name)
+
+
+async def _all_names(connection: Conn) -> set[str]:
+    names: set[str] = set()
     last = ""
     while page := await schedules.list_after(connection, last, _PAGE):
         last = page[-1].name
-        answer.deleted += [one.name for one in page if one.name not in kept]
-    for name in [] if dry_run else answer.deleted:
-        await schedule_changes.delete(connection, name)
+        names.update(one.name for one in page)
+    return names
 
 
-def _refuse_repeated(wanted: Sequence[ScheduleDefinition]) -> None:
-    seen: set[str] = set()
+def _places(wanted: Sequence[WantedSchedule]) -> dict[str, int]:
+    places: dict[str, int] = {}
     for index, one in enumerate(wanted):
-        if one.name in seen:
-            raise InvalidInput(f"schedules.{index}.name", f"{one.name} is there twice")
-        seen.add(one.name)
+        if one.definition.name in places:
+            raise InvalidInput(f"schedules.{index}.name", f"{one.definition.name} is there twice")
+        places[one.definition.name] = index
+    return places
 
 
-def _difference(name: str, before: dict[str, Any], after: dict[str, Any]) -> ChangedSchedule:
-    differing = [each for each in after if before.get(each) != after[each]]
-    return ChangedSchedule(
-        name, {each: before.get(each) for each in differing}, {each: after[each] for each in differing}
-    )
+def _text(value: Any) -> str:
+    """Values that differ differ as text: for Python, true is 1."""
+    return json.dumps(value, sort_keys=True)

@@ -16,9 +16,11 @@ from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.firing import SkippedRange, SkipReason, pass_over
 from mainspring.domain.job import JobRequest
 from mainspring.domain.schedule import Trigger
+from mainspring.domain.zones import zone_data_version
+from mainspring.runtime import ledger
 from mainspring.runtime.replay import once
 from mainspring.runtime.submit import Accepted, submit_in
-from mainspring.store import calendars, fires, fleet, schedules
+from mainspring.store import backfills, calendars, fires, fleet, schedules
 from mainspring.store.pool import Conn
 from mainspring.store.schedules import ScheduleFilter, Standing, StoredSchedule
 
@@ -83,6 +85,7 @@ async def delete(connection: Conn, name: str) -> None:
     """Delete a schedule; its jobs and the record of its fires stay. Raises NotFound."""
     one = await locked(connection, name)
     await pass_over_until(connection, one, await fleet.now(connection), SkipReason.EDITED)
+    await backfills.cancel_all(connection, name)
     await schedules.delete(connection, name)
 
 
@@ -142,12 +145,12 @@ async def _standing(
         return _first_after(definition, trigger, now, None)
     if _goes_on(existing, definition):
         nominal_at = existing.next_nominal_at
-        row = existing.row
-        # The jitter, and the bound of runs, may be other ones.
-        return Standing(nominal_at, definition.fires_at(trigger, nominal_at), row["last_local"], row["active_since"])
+        # The jitter may be another one.
+        return existing.standing()._replace(fires_at=definition.fires_at(trigger, nominal_at))
     is_of_a_pause = existing.row["paused"] or definition.paused
     await pass_over_until(connection, existing, now, SkipReason.PAUSED if is_of_a_pause else SkipReason.EDITED)
-    return _first_after(definition, trigger, now, existing)
+    # By another trigger, or in another zone, the same time on the clock is another one.
+    return _first_after(definition, trigger, now, existing)._replace(last_local=None)
 
 
 def _goes_on(existing: StoredSchedule, definition: ScheduleDefinition) -> bool:
@@ -163,9 +166,8 @@ def _goes_on(existing: StoredSchedule, definition: ScheduleDefinition) -> bool:
 
 async def _set_paused(connection: Conn, one: StoredSchedule, paused: bool, note: str | None, now: datetime) -> None:
     definition = replace(one.definition(), note=note)
-    if one.row["paused"] == paused:
-        standing = Standing(one.next_nominal_at, one.row["fires_at"], one.row["last_local"], one.row["active_since"])
-    else:
+    standing = one.standing()
+    if one.row["paused"] != paused:
         await pass_over_until(connection, one, now, SkipReason.PAUSED)
         standing = _first_after(definition, one.trigger(definition), now, one)
     await schedules.wait_for(connection, one, paused, note, standing)
@@ -177,7 +179,7 @@ def _first_after(
     runs, last_local = (existing.row["runs"], existing.row["last_local"]) if existing else (0, None)
     is_over = definition.max_runs is not None and runs >= definition.max_runs
     nominal_at = None if is_over else definition.rules().first_after(trigger, now)
-    return Standing(nominal_at, definition.fires_at(trigger, nominal_at), last_local, now)
+    return Standing(nominal_at, definition.fires_at(trigger, nominal_at), last_local, now, zone_data_version())
 
 
 async def pass_over_until(connection: Conn, one: StoredSchedule, now: datetime, reason: SkipReason) -> None:
@@ -192,4 +194,6 @@ async def pass_over_until(connection: Conn, one: StoredSchedule, now: datetime, 
     except (InvalidInput, ValueError, OverflowError):
         # It can't be evaluated any more: what is known is that it waited for this one.
         skipped = (SkippedRange(nominal_at, nominal_at, 1, reason),)
-    await fires.record(connection, [fires.skipped_row(one.name, each) for each in skipped])
+        await fires.record(connection, [fires.skipped_row(one.name, each) for each in skipped])
+        return
+    await ledger.record_skipped(connection, one.name, trigger, skipped)

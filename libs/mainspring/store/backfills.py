@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from mainspring.store.fires import FireRow
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -53,10 +54,33 @@ async def of(connection: Conn, schedule: str, most: int) -> list[Backfill]:
     return [Backfill(*row) for row in await connection.fetch(_SQL["of"], schedule, most)]
 
 
-async def take(connection: Conn, after: UUID) -> tuple[Backfill, int] | None:
-    """The next running backfill by id, locked, and how many jobs of it are live; None when there is none."""
+async def take(connection: Conn, after: UUID) -> Backfill | None:
+    """The next running backfill by id, locked; None when there is none."""
     row = await connection.fetchrow(_SQL["take"], after)
-    return (Backfill(*tuple(row)[:-1]), row["active"]) if row else None
+    return Backfill(*row) if row else None
+
+
+async def active(connection: Conn, id_: UUID) -> int:
+    """How many jobs of it wait or run."""
+    count: int = await connection.fetchval(_SQL["active"], id_)
+    return count
+
+
+async def cancel_all(connection: Conn, schedule: str) -> None:
+    """Make no more jobs of any backfill of a schedule."""
+    await connection.execute(_SQL["cancel_all"], schedule)
+
+
+async def keep_skipped(connection: Conn, rows: Sequence[FireRow], recorded_at: datetime) -> None:
+    """Record what is left of a record of skipped nominal times."""
+    columns = (
+        [row.schedule for row in rows],
+        [row.nominal_at for row in rows],
+        [row.last_nominal_at for row in rows],
+        [row.nominal_times for row in rows],
+        [row.skipped for row in rows],
+    )
+    await connection.execute(_SQL["keep_skipped"], *columns, recorded_at)
 
 
 async def go_on(connection: Conn, one: Backfill, next_nominal_at: datetime | None, made: int, state: str) -> None:

@@ -38,9 +38,15 @@ async def list_after(connection: Conn, name: str, most: int) -> list[StoredCalen
     return [StoredCalendar(*row) for row in await connection.fetch(_SQL["list"], name, most)]
 
 
-async def lock(connection: Conn, name: str) -> bool:
-    """Keep others from naming it until the transaction ends; False when there is none."""
-    return bool(await connection.fetchrow(_SQL["lock"], name))
+async def make(connection: Conn, name: str) -> None:
+    """Make a calendar without days, where there is none."""
+    await connection.execute(_SQL["make"], name)
+
+
+async def lock(connection: Conn, name: str) -> list[str] | None:
+    """Its days, and keep others from naming it until the transaction ends; None when there is none."""
+    row = await connection.fetchrow(_SQL["lock"], name)
+    return row["days"] if row else None
 
 
 async def hold(connection: Conn, names: Sequence[str]) -> dict[str, list[str]]:

@@ -90,8 +90,19 @@ async def cancel_running(connection: Conn, names: Sequence[str]) -> None:
         await connection.execute(_SQL["cancel_running"], names, CANCEL_CHANNEL)
 
 
+async def recorded_between(
+    connection: Conn, schedule: str, first: datetime, last: datetime
+) -> list[tuple[datetime, datetime]]:
+    """The first and last nominal times of the records that begin in [first, last]."""
+    rows = await connection.fetch(_SQL["recorded_between"], schedule, first, last)
+    return [(row["nominal_at"], row["last_nominal_at"]) for row in rows]
+
+
 async def record(connection: Conn, rows: Iterable[FireRow], backfill: UUID | None = None) -> set[tuple[str, datetime]]:
-    """Record what became of nominal times; returns the (schedule, nominal time) that nobody had recorded before."""
+    """Record what became of nominal times; returns the (schedule, nominal time) that nobody had recorded before.
+
+    A run of skipped times must hold no nominal time that is recorded: ``runtime.ledger`` sees to that.
+    """
     columns = list(zip(*rows, strict=True))
     if not columns:
         return set()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.schedule import Trigger
-from mainspring.domain.zones import load_zone, zone_data_version
+from mainspring.domain.zones import load_zone
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -74,6 +74,13 @@ class StoredSchedule:
             pause_after=row["pause_after"],
         )
 
+    def standing(self) -> Standing:
+        """What it waits for."""
+        row = self.row
+        return Standing(
+            row["next_nominal_at"], row["fires_at"], row["last_local"], row["active_since"], row["zone_data"]
+        )
+
     def trigger(self, definition: ScheduleDefinition) -> Trigger:
         """When it fires: ``definition`` is its own. Raises InvalidInput."""
         return definition.trigger(self.anchor, self.row["excluded_days"])
@@ -88,6 +95,8 @@ class Standing(NamedTuple):
     last_local: datetime | None
     #: Since when its nominal times are those of its present trigger, without a pause.
     active_since: datetime
+    #: The release of the zone data that this was computed by.
+    zone_data: str | None
 
 
 class ScheduleFilter(NamedTuple):
@@ -116,7 +125,7 @@ async def save(connection: Conn, one: ScheduleDefinition, standing: Standing, no
         *(one.jitter.total_seconds(), one.misfire.value, one.max_catchup, one.catchup_window.total_seconds()),
         *(one.overlap.value, one.start_at, one.end_at, one.max_runs, one.paused, one.note, one.queue, one.priority),
         *(list(one.tags), list(one.calendars), one.pause_after),
-        *(standing.next_nominal_at, standing.fires_at, zone_data_version(), standing.last_local, standing.active_since),
+        *(standing.next_nominal_at, standing.fires_at, standing.zone_data, standing.last_local, standing.active_since),
         now,
     )
 
@@ -128,13 +137,16 @@ async def lock_name(connection: Conn, name: str) -> None:
 
 async def lock(connection: Conn, name: str) -> StoredSchedule | None:
     """The schedule's row, locked until the transaction ends."""
-    row = await connection.fetchrow(_SQL["lock"], name)
-    return StoredSchedule(row) if row else None
+    if await connection.fetchrow(_SQL["lock"], name) is None:
+        return None
+    # In a statement of its own: the days of its calendars as they are now, not as they were before the wait.
+    return await get(connection, name)
 
 
 async def lock_with_calendar(connection: Conn, calendar: str) -> list[StoredSchedule]:
     """The schedules that leave out a calendar's days, locked."""
-    return [StoredSchedule(row) for row in await connection.fetch(_SQL["lock_with_calendar"], calendar)]
+    await connection.execute(_SQL["lock_with_calendar"], calendar)
+    return [StoredSchedule(row) for row in await connection.fetch(_SQL["with_calendar"], calendar)]
 
 
 async def names_with_calendar(connection: Conn, calendar: str) -> list[str]:
@@ -164,7 +176,7 @@ async def wait_for(connection: Conn, one: StoredSchedule, paused: bool, note: st
     """Pause or resume, and set what it waits for, under the row's lock."""
     await connection.execute(
         _SQL["wait_for"],
-        *(one.name, paused, note, standing.next_nominal_at, standing.fires_at, zone_data_version()),
+        *(one.name, paused, note, standing.next_nominal_at, standing.fires_at, standing.zone_data),
         *(standing.last_local, standing.active_since),
     )
 

@@ -43,6 +43,8 @@ class AuditFires:
         self._last = ""
         #: Schedules that run in vain, as far as is known.
         self._in_vain: set[str] = set()
+        #: Schedules that this round has seen.
+        self._seen: set[str] = set()
 
     async def run_once(self) -> Pass:
         """Look at the next schedules in turn."""
@@ -54,8 +56,12 @@ class AuditFires:
         for _ in range(_AT_ONCE // _PAGE):
             page = await self._database.run(lambda connection: fire_audit.page(connection, self._last, _PAGE))
             missed += await self._look_at(page, await self._database.run(fleet.now))
+            self._seen.update(one.name for one in page)
             self._last = page[-1].name if len(page) == _PAGE else ""
             if not self._last:
+                # What this round hasn't seen is gone, paused, or over.
+                self._in_vain &= self._seen
+                self._seen = set()
                 break
         metrics.AUDIT_FINDINGS.labels(MISSED).set(missed)
         metrics.AUDIT_FINDINGS.labels(IN_VAIN).set(len(self._in_vain))
@@ -70,8 +76,8 @@ class AuditFires:
             except InvalidInput:
                 continue  # whoever fires it sets it aside
             since = max(one.active_since, one.last_success or one.active_since)
-            await self._say_in_vain(one.name, is_in_vain(trigger, since, now, definition.jitter), since)
-            if one.runs_left != 0:
+            await self._say_in_vain(one.name, is_in_vain(trigger, rules, since, now, definition.jitter), since)
+            if one.runs_left is None or one.runs_left > 0:
                 window = window_of(
                     rules,
                     definition.jitter,
@@ -126,7 +132,9 @@ class AuditFires:
 async def _fire_missed(connection: Conn, stored: StoredSchedule, found: list[datetime]) -> None:
     definition = stored.definition()
     now = await fleet.now(connection)
+    oldest = now - definition.catchup_window
     plan = FiringPlan(tuple(found), (), stored.next_nominal_at, stored.runs_left)
+    plan = plan.keep_latest(sum(at >= oldest for at in found), SkipReason.CATCHUP_WINDOW)
     match definition.misfire:
         case Misfire.SKIP:
             plan = plan.keep_latest(0, SkipReason.MISFIRE)

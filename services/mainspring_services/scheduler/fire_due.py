@@ -8,7 +8,7 @@ aside; the others go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from mainspring.domain.firing import FiringPlan, Overlap, SkipReason, plan_fires
 from mainspring.domain.schedule import Trigger
 from mainspring.domain.trace import JobTrace
 from mainspring.fault_points import reach
+from mainspring.runtime import ledger
 from mainspring.runtime.loop import Pass
 from mainspring.store import fires, fleet, jobs, runs, schedules
 from mainspring.store.fires import FireRow, Step
@@ -29,6 +30,7 @@ from mainspring.telemetry.tracing import Operation
 
 log = get_logger(__name__)
 MOST = 500
+LEAST_WAIT = 0.05
 #: Overlap policies that don't ask what the earlier jobs do.
 _BLIND = frozenset({Overlap.ALLOW})
 #: Those under which one job runs at a time: a later one is kept back until the earlier have ended.
@@ -63,7 +65,9 @@ class DueSchedule:
 
     def step(self, runs: int) -> Step:
         """Where it stands afterwards."""
-        next_nominal_at = self.plan.next_nominal_at
+        # Of the runs that are left only those count that were made: a backfill may have had the nominal time already.
+        is_over = self.stored.runs_left is not None and runs >= self.stored.runs_left
+        next_nominal_at = None if is_over else self.plan.following_at
         last = max((*self.plan.fire[-1:], *(skip.last for skip in self.plan.skipped)), default=None)
         local = schedules.local_at(self.definition, last) or self.stored.row["last_local"]
         return Step(self.name, next_nominal_at, self.definition.fires_at(self.trigger, next_nominal_at), runs, local)
@@ -88,7 +92,9 @@ class FireDue:
             reach("fire.committed")
             self.wake_release()
             return Pass(done=taken, again=True)
-        return Pass(wait=await self.database.run(fires.next_fire_in))
+        wait = await self.database.run(fires.next_fire_in)
+        # What is due and wasn't taken is in another's hands.
+        return Pass(wait=None if wait is None else max(wait, LEAST_WAIT))
 
 
 async def _fire(connection: Conn, most: int) -> int:
@@ -169,6 +175,7 @@ async def judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
 async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime) -> dict[str, int]:
     """Insert a job for each nominal time that nobody has recorded before; returns how many for each schedule."""
     for one in due:
+        await _spare_recorded(connection, one)
         one.ids = sorted(jobs.new_id() for _ in one.plan.fire)
     rows = [row for one in due for row in one.rows()]
     recorded = await fires.record(connection, rows)
@@ -192,6 +199,17 @@ async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime)
         if row.planned_at is not None:
             metrics.FIRE_LATENESS.observe(max((now - row.planned_at).total_seconds(), 0))
     return made
+
+
+async def _spare_recorded(connection: Conn, one: DueSchedule) -> None:
+    """A run of skipped nominal times holds none that is recorded: a backfill may have been there."""
+    if any(skip.count > 1 for skip in one.plan.skipped):
+        pieces = [
+            piece
+            for skip in one.plan.skipped
+            for piece in await ledger.without_recorded(connection, one.name, one.trigger, skip)
+        ]
+        one.plan = replace(one.plan, skipped=tuple(pieces))
 
 
 def _trace(definition: ScheduleDefinition, job_id: UUID) -> str | None:

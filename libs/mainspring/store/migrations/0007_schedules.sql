@@ -24,6 +24,20 @@ ALTER TABLE mainspring.schedules
     ADD COLUMN active_since timestamptz NOT NULL DEFAULT now();
 CREATE INDEX schedules_with_calendars ON mainspring.schedules (name) WHERE calendars <> '{}';
 
+-- An older release that pauses, resumes or edits knows nothing of this: what it passes over is no gap.
+CREATE FUNCTION mainspring.note_other_schedule() RETURNS trigger LANGUAGE plpgsql SET search_path = '' AS $$
+BEGIN
+    NEW.active_since := clock_timestamp();
+    RETURN NEW;
+END $$;
+CREATE TRIGGER schedules_other BEFORE UPDATE ON mainspring.schedules FOR EACH ROW
+    WHEN (
+        new.active_since = old.active_since AND new.updated_at <> old.updated_at
+        AND (new.paused, new.cron, new.every_seconds, new.at, new.timezone, new.start_at, new.end_at)
+        IS DISTINCT FROM (old.paused, old.cron, old.every_seconds, old.at, old.timezone, old.start_at, old.end_at)
+    )
+    EXECUTE FUNCTION mainspring.note_other_schedule();
+
 CREATE FUNCTION mainspring.excluded_days(calendars text []) RETURNS text [] LANGUAGE sql STABLE
 SET search_path = '' AS $$
     SELECT CASE WHEN calendars = '{}' THEN '{}'::text[] ELSE coalesce((

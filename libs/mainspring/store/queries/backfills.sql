@@ -7,18 +7,27 @@ RETURNING *
 SELECT * FROM mainspring.backfills WHERE schedule = $1 ORDER BY created_at DESC LIMIT $2
 
 -- name: take
--- One that has room for jobs. The schedule's row is locked next, as for any fire.
-SELECT
-    backfills.*,
-    (
-        SELECT count(*) FROM mainspring.live_jobs
-        WHERE live_jobs.backfill = backfills.id AND live_jobs.state <> 'dead'
-    ) AS active
-FROM mainspring.backfills
+-- The schedule's row is locked next, as for any fire.
+SELECT * FROM mainspring.backfills
 WHERE backfills.state = 'running' AND backfills.id > $1
 ORDER BY backfills.id
 LIMIT 1
 FOR UPDATE SKIP LOCKED
+
+-- name: active
+SELECT count(*) FROM mainspring.live_jobs WHERE live_jobs.backfill = $1 AND live_jobs.state <> 'dead'
+
+-- name: cancel_all
+UPDATE mainspring.backfills SET state = 'cancelled', finished_at = clock_timestamp()
+WHERE schedule = $1 AND state = 'running'
+
+-- name: keep_skipped
+-- What is left of a record keeps the instant of its decision.
+INSERT INTO mainspring.fires (schedule, nominal_at, last_nominal_at, nominal_times, skipped, recorded_at)
+SELECT asked.schedule, asked.nominal_at, asked.last_nominal_at, asked.nominal_times, asked.skipped, $6
+FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::integer[], $5::text[])
+    AS asked (schedule, nominal_at, last_nominal_at, nominal_times, skipped)
+ON CONFLICT (schedule, nominal_at) DO NOTHING
 
 -- name: go_on
 UPDATE mainspring.backfills

@@ -8,9 +8,12 @@ SELECT name, days, note, updated_at FROM mainspring.calendars WHERE name = $1
 -- name: list
 SELECT name, days, note, updated_at FROM mainspring.calendars WHERE name > $1 ORDER BY name LIMIT $2
 
+-- name: make
+INSERT INTO mainspring.calendars (name, days) VALUES ($1, '{}') ON CONFLICT (name) DO NOTHING
+
 -- name: lock
--- Before it is deleted: whoever saves a schedule with it has to wait.
-SELECT name FROM mainspring.calendars WHERE name = $1 FOR UPDATE
+-- Before it is changed or deleted: whoever saves a schedule with it has to wait.
+SELECT days FROM mainspring.calendars WHERE name = $1 FOR UPDATE
 
 -- name: hold
 -- Neither changed nor deleted until the schedule that names them is saved.

@@ -1,5 +1,5 @@
 -- name: page
--- Schedules by name that fire, with what the auditor asks of each. Those that other zone data decided are left out.
+-- Schedules by name that have a fire to come, with what the auditor asks of each. Those that other zone data decided are left out.
 SELECT
     schedules.*, mainspring.excluded_days(schedules.calendars) AS excluded_days,
     (
@@ -7,7 +7,7 @@ SELECT
         WHERE finished_jobs.schedule = schedules.name AND finished_jobs.state = 'succeeded'
     ) AS last_success
 FROM mainspring.schedules
-WHERE name > $1 AND NOT paused AND broken IS NULL AND (zone_data = $2 OR timezone = 'UTC')
+WHERE name > $1 AND NOT paused AND broken IS NULL AND next_nominal_at IS NOT NULL AND (zone_data = $2 OR timezone = 'UTC')
 ORDER BY name
 LIMIT $3
 

@@ -56,9 +56,14 @@ CROSS JOIN LATERAL (
 WHERE found.dead >= asked.failures
 
 -- name: cancel_running
-WITH asked AS (
-    UPDATE mainspring.live_jobs SET cancel_requested = true
+WITH locked AS MATERIALIZED (
+    SELECT id FROM mainspring.live_jobs
     WHERE schedule = ANY ($1::text[]) AND state = 'running' AND NOT cancel_requested AND backfill IS NULL
+    ORDER BY id FOR UPDATE
+),
+asked AS (
+    UPDATE mainspring.live_jobs SET cancel_requested = true
+    WHERE id IN (SELECT locked.id FROM locked)
     RETURNING id, fence, worker
 ),
 noted AS (
@@ -91,3 +96,8 @@ LIMIT $3
 
 -- name: last_nominal_at
 SELECT last_nominal_at FROM mainspring.fires WHERE schedule = $1 ORDER BY nominal_at DESC LIMIT 1
+
+-- name: recorded_between
+SELECT nominal_at, last_nominal_at FROM mainspring.fires
+WHERE schedule = $1 AND nominal_at BETWEEN $2 AND $3
+ORDER BY nominal_at

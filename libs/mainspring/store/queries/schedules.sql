@@ -24,12 +24,15 @@ ON CONFLICT (name) DO UPDATE SET
 SELECT pg_advisory_xact_lock(hashtextextended('mainspring.schedules:' || $1, 0))
 
 -- name: lock
-SELECT *, mainspring.excluded_days(calendars) AS excluded_days FROM mainspring.schedules WHERE name = $1 FOR UPDATE
+SELECT FROM mainspring.schedules WHERE name = $1 FOR UPDATE
 
 -- name: lock_with_calendar
+SELECT FROM mainspring.schedules WHERE calendars <> '{}' AND $1 = ANY (calendars) ORDER BY name FOR UPDATE
+
+-- name: with_calendar
 SELECT *, mainspring.excluded_days(calendars) AS excluded_days FROM mainspring.schedules
 WHERE calendars <> '{}' AND $1 = ANY (calendars)
-ORDER BY name FOR UPDATE
+ORDER BY name
 
 -- name: names_with_calendar
 SELECT name FROM mainspring.schedules WHERE calendars <> '{}' AND $1 = ANY (calendars) ORDER BY name LIMIT 5

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
-from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import InvalidInput
 from mainspring.runtime import backfill, schedule_apply, schedule_changes
 from mainspring.runtime.replay import once
+from mainspring.runtime.schedule_apply import WantedSchedule
 from mainspring.store import backfills
 from mainspring.store.pool import Conn
 from mainspring_services.api.access import OPERATES, READS
@@ -45,16 +45,17 @@ _FILE = {"schedules": [{"name": "daily-report", "task": "reports.daily", "cron":
 async def apply(request: Request, state: State) -> dict[str, Any]:
     """Make the schedules those of a file, in one transaction; with `dry_run` only say what would change."""
     given: SchedulesIn = parsed(SchedulesIn, await read_json(request))
-    wanted = [_definition(index, one) for index, one in enumerate(given.schedules)]
+    wanted = [_wanted(index, one) for index, one in enumerate(given.schedules)]
     applied = await state.database.run_in_transaction(
         lambda connection: schedule_apply.apply(connection, wanted, prune=given.prune, dry_run=given.dry_run)
     )
     return asdict(applied) | {"dry_run": given.dry_run}
 
 
-def _definition(index: int, given: NamedScheduleIn) -> ScheduleDefinition:
+def _wanted(index: int, given: NamedScheduleIn) -> WantedSchedule:
     try:
-        return ScheduleIn(**given.model_dump(exclude={"name"})).definition(given.name)
+        definition = ScheduleIn(**given.model_dump(exclude={"name"})).definition(given.name)
+        return WantedSchedule(definition, frozenset(given.model_fields_set & {"paused", "note"}))
     except InvalidInput as error:
         raise InvalidInput(f"schedules.{index}.{error.field}", error.message) from error
 

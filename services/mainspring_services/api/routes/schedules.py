@@ -17,7 +17,7 @@ from mainspring.store.schedules import ScheduleFilter
 from mainspring_services.api.access import OPERATES, READS, SUBMITS
 from mainspring_services.api.body import parsed, read_json
 from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
-from mainspring_services.api.schemas.common import Instant, Limit, Name, NameText, Note, NoteQuery
+from mainspring_services.api.schemas.common import Instant, Limit, Name, NameText, NoteQuery, Word
 from mainspring_services.api.schemas.jobs import Job
 from mainspring_services.api.schemas.schedules import (
     MOST_PREVIEWED,
@@ -94,10 +94,10 @@ async def list_all(
     state: State,
     cursor: Annotated[NameText | None, Query(description="The `next` of the page before.")] = None,
     limit: Limit = 100,
-    prefix: Annotated[str | None, Query(max_length=63, description="Of their names.")] = None,
+    prefix: Annotated[Word | None, Query(description="Of their names.")] = None,
     task: NameText | None = None,
     queue: NameText | None = None,
-    tag: Annotated[Note | None, Query()] = None,
+    tag: Word | None = None,
     paused: bool | None = None,
 ) -> dict[str, Any]:
     """Schedules by name: those that fit each field given."""

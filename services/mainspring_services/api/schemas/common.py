@@ -30,6 +30,8 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]")
 Instant = Annotated[datetime, BeforeValidator(_written_out)]
 #: A person's words: anything that Postgres keeps.
 Note = Annotated[str, Field(max_length=1000), AfterValidator(_storable)]
+#: Part of a name, or a tag: what a list is filtered by.
+Word = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_storable)]
 #: A queue's, task's or schedule's name.
 NameText = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Name = Annotated[str, Path(pattern=f"^{NAME.pattern}$")]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mainspring.runtime.backfill import MOST_PARALLEL
 from mainspring.store.schedules import ScheduleFilter
-from mainspring_services.api.schemas.common import Instant, NameText, Note
+from mainspring_services.api.schemas.common import Instant, NameText, Note, Word
 from mainspring_services.api.schemas.schedules import NamedScheduleIn
 
 MOST_APPLIED = 10_000
@@ -49,10 +49,10 @@ class WhichIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    prefix: str | None = Field(default=None, min_length=1, max_length=63, description="Of their names.")
+    prefix: Word | None = Field(default=None, description="Of their names.")
     task: NameText | None = None
     queue: NameText | None = Field(default=None, description="As their definitions say it.")
-    tag: str | None = Field(default=None, min_length=1, max_length=100)
+    tag: Word | None = None
     all: bool = False
     note: Note | None = None
 

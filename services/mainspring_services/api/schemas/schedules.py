@@ -29,10 +29,10 @@ class ScheduleIn(BaseModel):
 
     task: str
     payload: dict[str, Any] = Field(default_factory=dict)
-    cron: Any = None
+    cron: str | None = Field(default=None, max_length=256)
     every_seconds: float | None = Field(default=None, allow_inf_nan=False)
     at: Instant | None = None
-    timezone: Any = "UTC"
+    timezone: str = Field(default="UTC", max_length=100)
     jitter_seconds: float = Field(default=0, ge=0, le=86_400, allow_inf_nan=False)
     misfire: Misfire = Misfire.FIRE_ONCE
     max_catchup: int = 100
