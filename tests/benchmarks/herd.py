@@ -41,6 +41,8 @@ def run() -> dict[str, Any]:
 
 
 def _herd(system: System, count: int, prefix: str) -> dict[str, Any]:
+    # Workers are on other machines: here it is the schedulers, the dispatcher and the two servers that are measured.
+    system.parts["worker"].stop()
     at = _instant_in(system, LEAD_SECONDS)
     _ask(system, MAKE.format(prefix=prefix, at=f"'{at}'::timestamptz", count=count))
     _ask(system, "ANALYZE mainspring.schedules")
@@ -53,6 +55,7 @@ def _herd(system: System, count: int, prefix: str) -> dict[str, Any]:
     used = per_job(cpu, system.cpu(), count)
     fires = f"FROM mainspring.fires WHERE schedule LIKE '{prefix}-%' AND job_id IS NOT NULL"
     late = "extract(epoch FROM recorded_at - planned_at) * 1000"
+    system.parts["worker"].start()
     _until(system, "SELECT NOT EXISTS (SELECT FROM mainspring.live_jobs)")
     return {
         "fired": int(_ask(system, f"SELECT count(*) {fires}")),
