@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from mainspring.devstack import Stack
 from mainspring.devstack.fleet import open_fleet
 from mainspring.domain.errors import DatabaseUnavailable
 from mainspring.domain.job import JobRef
-from mainspring.store import fleet
+from mainspring.store import fleet, session
 from mainspring.store.pool import Database
 from mainspring.store.session import HOST_SECONDS
 from tests.tools.tcp_proxy import FAIR, TcpProxy, Weather, proxied
@@ -131,6 +132,31 @@ async def test_a_host_that_hangs_doesnt_keep_from_the_next(database_url: str) ->
                 assert time.monotonic() - began < seconds
                 database.renew()
         assert proxy.accepted > 0
+
+
+async def test_a_server_that_hangs_once_it_is_connected_to_holds_up_nobody_for_ever(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with proxied(database_url) as (proxy, through):
+        connect_to = session.connect
+
+        async def connect_and_hang(*given: Any, **options: Any) -> Any:
+            connection = await connect_to(*given, **options)
+            proxy.weather = Weather(swallows_requests=True)
+            return connection
+
+        monkeypatch.setattr(session, "connect", connect_and_hang)
+        async with Database(through, "test") as database:
+            began = time.monotonic()
+            asked = [database.run(fleet.now) for _ in range(2)]
+            first, second = await asyncio.gather(*asked, return_exceptions=True)
+            assert isinstance(first, DatabaseUnavailable)
+            assert isinstance(second, DatabaseUnavailable)
+            # One after the other they tried to open.
+            assert time.monotonic() - began < 4 * session.CONNECT_SECONDS
+            monkeypatch.setattr(session, "connect", connect_to)
+            proxy.weather = FAIR
+            assert await database.run(fleet.now)
 
 
 async def test_a_host_that_takes_no_writes_is_passed_over(stack: Stack, database_url: str) -> None:

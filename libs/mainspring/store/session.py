@@ -7,6 +7,7 @@ the parameters are set within it, and statements are prepared without a name.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -103,12 +104,21 @@ async def open_direct(url: str, name: str) -> asyncpg.Connection | None:
     except asyncpg.ProtocolViolationError:
         # "unsupported startup parameter": Postgres itself takes any that has a dot in its name.
         return None
-    is_ours = False
+    asked = asyncio.create_task(_is_ours(connection))
     try:
-        # In a transaction, which a pooler doesn't tear apart.
-        async with connection.transaction():
-            is_ours = await connection.fetchval(f"SELECT current_setting('{_MARK}', true)") == "direct"
+        # Whoever opens holds up all others: a server that hangs just now must not hold up them. The question isn't
+        # cancelled, which would take as long: its connection ends under it.
+        await asyncio.wait([asked], timeout=CONNECT_SECONDS)
+        if not asked.done():
+            raise TimeoutError("connected, and then no answer")
+        return connection if asked.result() else None
     finally:
-        if not is_ours:
+        if not asked.done() or asked.cancelled() or asked.exception() is not None or not asked.result():
             connection.terminate()
-    return connection if is_ours else None
+            await asyncio.wait([asked], timeout=1)
+
+
+async def _is_ours(connection: asyncpg.Connection) -> bool:
+    # In a transaction, which a pooler doesn't tear apart.
+    async with connection.transaction():
+        return bool(await connection.fetchval(f"SELECT current_setting('{_MARK}', true)") == "direct")
