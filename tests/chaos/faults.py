@@ -53,7 +53,7 @@ def _freeze(one: ServiceProcess, dice: random.Random) -> None:
 
 
 def _stop(one: ServiceProcess, world: World) -> None:
-    world.stopped(one.stop(timeout=25))
+    world.stop(one)
     one.start()
 
 

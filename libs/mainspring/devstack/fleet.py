@@ -39,6 +39,8 @@ class ServiceProcess:
         self._argv = argv
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
+        #: How long the log was when it was started.
+        self._log_start = 0
 
     @property
     def pid(self) -> int:
@@ -58,6 +60,7 @@ class ServiceProcess:
     def start(self) -> None:
         """Start the process; returns at once."""
         with self.log_path.open("ab") as log:
+            self._log_start = log.tell()
             self._process = subprocess.Popen(
                 self._argv,
                 env=self._environment,
@@ -88,6 +91,11 @@ class ServiceProcess:
         if self.is_running:
             self.stop()
         self.start()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has written to its log since its start; before that Python itself is starting."""
+        return self.log_path.stat().st_size > self._log_start
 
     @property
     def is_running(self) -> bool:
