@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from uuid import UUID
 
@@ -27,6 +28,7 @@ class KeyRing:
         self._keys: dict[UUID, ApiKey] = {}
         self._used: set[UUID] = set()
         self._read_at = 0.0
+        self._looking = asyncio.Lock()
 
     @property
     def has_keys(self) -> bool:
@@ -56,14 +58,21 @@ class KeyRing:
         self._used.add(key.id)
         return key.name
 
+    async def _look_again(self, asked_at: float) -> None:
+        """Read the keys after ``asked_at``: a key that was made just now is good at once. All who ask share a look."""
+        async with self._looking:
+            if self._read_at <= asked_at:
+                await asyncio.sleep(max(self._read_at + LOOK_SECONDS - time.monotonic(), 0))
+                await self.run_once()
+
     async def _find(self, authorization: str) -> ApiKey:
         scheme, text = authorization[: len(_SCHEME)], authorization[len(_SCHEME) :]
         given = read_key(text.strip()) if scheme.lower() == _SCHEME else None
         if given is None:
             raise Unauthenticated("this is no API key: `Authorization: Bearer msk_…`")
         key_id, secret = given
-        if key_id not in self._keys and time.monotonic() - self._read_at > LOOK_SECONDS:
-            await self.run_once()
+        if key_id not in self._keys:
+            await self._look_again(time.monotonic())
         key = self._keys.get(key_id)
         if key is None or not key.fits(secret):
             raise Unauthenticated("the key is not known, or revoked")
