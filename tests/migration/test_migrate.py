@@ -14,8 +14,10 @@ import pytest
 
 from mainspring.devstack import Stack
 from mainspring.domain.errors import Misconfigured
+from mainspring.runtime.leader import Leadership
 from mainspring.store import migrate as runner
-from mainspring.store.pool import Conn, connect
+from mainspring.store.pool import Conn, Database, connect
+from mainspring_services.scheduler.zone_data import FollowZoneData
 
 MIGRATE = [sys.executable, "-m", "mainspring.cli.main", "migrate"]
 
@@ -100,3 +102,27 @@ async def test_a_service_waits_for_the_schema_and_goes_on_when_it_is_there(empty
     assert not done
     await runner.migrate(empty_url)
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_fire_that_is_late_during_an_upgrade_is_not_dropped_by_it(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = runner.known()
+    monkeypatch.setattr(runner, "known", lambda: [one for one in everything if one.version < 7])
+    await runner.migrate(empty_url)
+    own = await connect(empty_url, "test")
+    await own.execute(
+        "INSERT INTO mainspring.schedules (name, task, cron, timezone, next_nominal_at, fires_at)"
+        " SELECT 's', 't', '* * * * *', 'Europe/Berlin', late, late"
+        " FROM date_trunc('minute', clock_timestamp() - interval '5 minutes') AS late"
+    )
+    late = await own.fetchval("SELECT next_nominal_at FROM mainspring.schedules")
+    await own.close()
+    monkeypatch.setattr(runner, "known", lambda: everything)
+    await runner.migrate(empty_url)
+    async with Database(empty_url, "test") as database:
+        leadership = Leadership(database, "leader")
+        await leadership.renew()
+        assert (await FollowZoneData(database, leadership).run_once()).done == 1
+        async with database.connection() as connection:
+            assert await connection.fetchval("SELECT next_nominal_at FROM mainspring.schedules") == late

@@ -80,22 +80,24 @@ class ExcludingTrigger:
 
     def next_after(self, instant: datetime) -> datetime | None:
         fire = self.trigger.next_after(instant)
+        last = self._day(min(instant, LATEST - HORIZON) + HORIZON)
         while fire is not None and (day := self._day(fire)) in self.days:
-            while day in self.days and day < LATEST.date():
+            while day in self.days and day <= last:
                 day += _DAY
             end = self._midnight(day)
-            if end is None or end - instant > HORIZON:
+            if end is None or day > last:
                 return None
             fire = self.trigger.next_after(max(end - TICK, fire))
         return fire
 
     def previous_before(self, instant: datetime) -> datetime | None:
         fire = self.trigger.previous_before(instant)
+        first = self._day(max(instant, EARLIEST + HORIZON) - HORIZON)
         while fire is not None and (day := self._day(fire)) in self.days:
-            while day - _DAY in self.days:
+            while day - _DAY in self.days and day > first:
                 day -= _DAY
             start = self._midnight(day)
-            if start is None or instant - start > HORIZON:
+            if start is None or day <= first:
                 return None
             fire = self.trigger.previous_before(min(start, fire))
         return fire

@@ -123,8 +123,7 @@ class FiringRules:
 class FiringPlan:
     """The nominal times to fire, in order, those skipped, and what to store as the next one.
 
-    ``following_at`` is the first nominal time after now; ``next_nominal_at`` is that, unless no runs are
-    left.
+    ``following_at`` is the first nominal time that isn't planned; the next one is that, unless no runs are left.
     """
 
     fire: tuple[datetime, ...]
@@ -135,9 +134,12 @@ class FiringPlan:
 
     @property
     def next_nominal_at(self) -> datetime | None:
-        """What the schedule waits for next; None when it is over."""
-        is_last = self.runs_left is not None and len(self.fire) >= self.runs_left
-        return None if is_last else self.following_at
+        """What the schedule waits for next when each fire makes its job; None when it is over."""
+        return self.next_nominal_after(len(self.fire))
+
+    def next_nominal_after(self, made: int) -> datetime | None:
+        """What it waits for next once ``made`` jobs were made: a backfill may have had a nominal time already."""
+        return None if self.runs_left is not None and made >= self.runs_left else self.following_at
 
     @property
     def skipped_count(self) -> int:
@@ -227,7 +229,7 @@ def pass_over(
 ) -> tuple[SkippedRange, ...]:
     """The nominal times of [next_nominal_at, now], which will not fire any more: at most one range."""
     start = max(next_nominal_at, rules.start_at or next_nominal_at)
-    return _skipped(trigger, start, min(now + TICK, rules.end_at or now + TICK), reason)
+    return skipped_between(trigger, start, min(now + TICK, rules.end_at or now + TICK), reason)
 
 
 def _catch_up(
@@ -239,8 +241,8 @@ def _catch_up(
     window = rules.catchup_window if limit > 0 else None
     oldest = start if window is None or now - start <= window else min(now - window, end)
     fires = _latest(trigger, oldest, end, max(limit - on_time, 0))
-    passed_over = _skipped(trigger, oldest, fires[0] if fires else end, reason)
-    return fires, (*_skipped(trigger, start, oldest, SkipReason.CATCHUP_WINDOW), *passed_over)
+    passed_over = skipped_between(trigger, oldest, fires[0] if fires else end, reason)
+    return fires, (*skipped_between(trigger, start, oldest, SkipReason.CATCHUP_WINDOW), *passed_over)
 
 
 def _limit(rules: FiringRules) -> tuple[int, SkipReason]:
@@ -266,8 +268,8 @@ def _backwards(trigger: Trigger, start: datetime, end: datetime) -> Iterator[dat
         fire = trigger.previous_before(fire)
 
 
-def _skipped(trigger: Trigger, start: datetime, end: datetime, reason: SkipReason) -> tuple[SkippedRange, ...]:
-    """The fires of [start, end) as one range, or nothing when there are none."""
+def skipped_between(trigger: Trigger, start: datetime, end: datetime, reason: SkipReason) -> tuple[SkippedRange, ...]:
+    """The nominal times of [start, end) as one range, or nothing when there are none."""
     if start >= end:
         return ()
     count = trigger.count_between(start, end)

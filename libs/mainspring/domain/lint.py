@@ -16,12 +16,12 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
-from mainspring.domain.calendar import ExcludedDays
+from mainspring.domain.calendar import ExcludedDays, ExcludingTrigger
 from mainspring.domain.cron import CronExpression
 from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import Overlap
 from mainspring.domain.reading import join, read_date, read_days, read_duration, read_weekday
-from mainspring.domain.schedule import TICK, CronTrigger, OnceTrigger, Trigger
+from mainspring.domain.schedule import CronTrigger, OnceTrigger, Trigger, fire_times
 from mainspring.domain.zones import LATEST, Stretch, load_zone, stretches_from
 
 #: How far ahead the changes of the clock are looked up, and fires compared.
@@ -30,7 +30,6 @@ HORIZON = timedelta(days=731)
 CALENDAR_HORIZON = timedelta(days=8 * 366)
 MOST_FIRES = 200
 
-_DAY = timedelta(days=1)
 #: With more dates than these, a missing one is no surprise.
 _FEW_DATES = 5
 _LENGTHS = {month: 31 - (month in {4, 6, 9, 11}) - 3 * (month == 2) for month in range(1, 13)}
@@ -81,7 +80,7 @@ def lint(
             "or_of_days": _or_of_days(trigger.expression),
         }
     if mean_seconds is not None:
-        fires = _kept(trigger, zone, excluded, (start, end))
+        fires = fire_times(ExcludingTrigger(trigger, excluded, zone), start, end)
         texts["overlaps_itself"] = _overlaps_itself(definition, fires, mean_seconds)
     return [LintWarning(code, text) for code, text in texts.items() if text is not None]
 
@@ -96,7 +95,7 @@ def _never_again(definition: ScheduleDefinition, trigger: Trigger, now: datetime
     if isinstance(trigger, OnceTrigger) and fire.astimezone(zone).date() in excluded:
         return f"it doesn't fire: its only time, {_instant(fire)}, is on a day that its calendars leave out"
     end = min(fire + CALENDAR_HORIZON, definition.end_at or LATEST)
-    if any(True for _ in _kept(trigger, zone, excluded, (fire, end))):
+    if any(fire_times(ExcludingTrigger(trigger, excluded, zone), fire, end, 1)):
         return None
     return f"it doesn't fire: its calendars leave out every nominal time from {fire:%Y-%m-%d} to {end:%Y-%m-%d}"
 
@@ -107,27 +106,6 @@ def _why_over(definition: ScheduleDefinition, trigger: Trigger, now: datetime) -
     if definition.end_at is not None and definition.end_at <= now:
         return f"its end_at, {_instant(definition.end_at)}, has passed"
     return "no nominal time is left within its start_at and end_at"
-
-
-def _kept(
-    trigger: Trigger, zone: ZoneInfo, excluded: ExcludedDays, span: tuple[datetime, datetime]
-) -> Iterator[datetime]:
-    """The fires of ``span`` that aren't on an excluded day.
-
-    It leaps over excluded days in a row, where `ExcludingTrigger` would ask for a fire on each, and it ends.
-    """
-    start, end = span
-    fire = trigger.next_after(start - TICK)
-    while fire is not None and fire < end:
-        day = fire.astimezone(zone).date()
-        if day not in excluded:
-            yield fire
-            fire = trigger.next_after(fire)
-            continue
-        while day in excluded and day <= end.date():
-            day += _DAY
-        midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
-        fire = trigger.next_after(max(midnight - TICK, fire))
 
 
 @dataclass(frozen=True, slots=True)

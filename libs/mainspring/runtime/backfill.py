@@ -14,10 +14,9 @@ from itertools import islice
 from uuid import UUID
 
 from mainspring.domain.errors import InvalidInput, NotFound
-from mainspring.domain.firing import SkippedRange, SkipReason
+from mainspring.domain.firing import SkippedRange, SkipReason, skipped_between
 from mainspring.domain.job import LOWEST_PRIORITY, check_instant
 from mainspring.domain.schedule import TICK, Trigger, fire_times
-from mainspring.runtime import ledger
 from mainspring.runtime.schedule_changes import locked
 from mainspring.store import backfills, fires, fleet, jobs, schedules
 from mainspring.store.backfills import Backfill
@@ -71,7 +70,8 @@ async def go_on(connection: Conn, after: UUID) -> tuple[UUID, int] | None:
         await backfills.go_on(connection, one, None, 0, "cancelled")
         return one.id, 0
     if one.next_nominal_at is None:
-        await backfills.go_on(connection, one, None, 0, "running" if active else "finished")
+        if not active:
+            await backfills.go_on(connection, one, None, 0, "finished")
         return one.id, 0
     try:
         definition = stored.definition()
@@ -113,8 +113,8 @@ async def _uncover(connection: Conn, schedule: str, trigger: Trigger, times: Seq
             kept = [SkippedRange(first if first not in taken else first + TICK, last, left, reason)] if left > 0 else []
         else:
             kept = [
-                *ledger.range_of(trigger, first, taken[0], reason),
-                *ledger.range_of(trigger, taken[-1] + TICK, last + TICK, reason),
+                *skipped_between(trigger, first, taken[0], reason),
+                *skipped_between(trigger, taken[-1] + TICK, last + TICK, reason),
             ]
         await backfills.keep_skipped(
             connection, [fires.skipped_row(schedule, each) for each in kept], row["recorded_at"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
-from mainspring.domain.firing import SkippedRange, SkipReason
+from mainspring.domain.firing import SkippedRange, skipped_between
 from mainspring.domain.schedule import TICK, Trigger
 from mainspring.store import fires
 from mainspring.store.pool import Conn
@@ -25,15 +24,6 @@ async def without_recorded(connection: Conn, schedule: str, trigger: Trigger, on
     pieces: list[SkippedRange] = []
     start = one.first
     for first, last in [*recorded, (one.last + TICK, one.last)]:
-        pieces += range_of(trigger, start, first, one.reason)
+        pieces += skipped_between(trigger, start, first, one.reason)
         start = max(start, last + TICK)
     return pieces
-
-
-def range_of(trigger: Trigger, start: datetime, end: datetime, reason: SkipReason) -> list[SkippedRange]:
-    """The nominal times of [start, end) as one run, or nothing."""
-    if start >= end:
-        return []
-    count = trigger.count_between(start, end)
-    first, last = trigger.next_after(start - TICK), trigger.previous_before(end)
-    return [SkippedRange(first, last, count, reason)] if count and first and last else []

@@ -1,6 +1,6 @@
 """The runners of one worker: kept alive, replaced when they die or are worn out, shared by the attempts.
 
-A runner's death is known at once. It counts for every job that ran in it, and each of these runs alone on
+A runner's death is known at once. It counts for every job that had begun in it, and each of these runs alone on
 its next attempt (a private runner, ended afterwards), so that a job that kills its process pays by itself; not
 where the runner ended because its leases ran out.
 When the supervisor kills a runner because of one handler, the neighbours are handed back uncounted. A runner

@@ -65,9 +65,7 @@ class DueSchedule:
 
     def step(self, runs: int) -> Step:
         """Where it stands afterwards."""
-        # Of the runs that are left only those count that were made: a backfill may have had the nominal time already.
-        is_over = self.stored.runs_left is not None and runs >= self.stored.runs_left
-        next_nominal_at = None if is_over else self.plan.following_at
+        next_nominal_at = self.plan.next_nominal_after(runs)
         last = max((*self.plan.fire[-1:], *(skip.last for skip in self.plan.skipped)), default=None)
         local = schedules.local_at(self.definition, last) or self.stored.row["last_local"]
         return Step(self.name, next_nominal_at, self.definition.fires_at(self.trigger, next_nominal_at), runs, local)

@@ -22,6 +22,9 @@ ALTER TABLE mainspring.schedules
     ADD COLUMN last_local timestamp,
     -- Since when its nominal times are those of its present trigger, and it has not been paused.
     ADD COLUMN active_since timestamptz NOT NULL DEFAULT now();
+-- What is late while services are replaced is still to be fired.
+UPDATE mainspring.schedules SET active_since = next_nominal_at - interval '1 microsecond'
+WHERE next_nominal_at <= active_since;
 CREATE INDEX schedules_with_calendars ON mainspring.schedules (name) WHERE calendars <> '{}';
 
 -- An older release that pauses, resumes or edits knows nothing of this: what it passes over is no gap.
