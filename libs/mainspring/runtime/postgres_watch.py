@@ -36,7 +36,7 @@ class PostgresWatch:
         self._watched = database.sibling("watch")
         self._health = health
         #: A look that is under way. It is not cancelled: under a server that hangs, that would take as long.
-        self._look: asyncio.Task[_Answer] | None = None
+        self._look: asyncio.Task[Answer] | None = None
         self._is_clock_off = False
 
     async def run_once(self) -> Pass:
@@ -57,14 +57,14 @@ class PostgresWatch:
         except DatabaseUnavailable as error:
             self._health.down("postgres", str(error))
             return Pass()
-        self._note(answer)
+        self.note(answer)
         if answer.is_read_only:
             self._health.down("postgres", "it takes no writes: a standby, or read-only")
         else:
             self._health.up("postgres")
         return Pass()
 
-    def _note(self, answer: _Answer) -> None:
+    def note(self, answer: Answer) -> None:
         """What is odd and decides nothing: a clock that is off, other zone data than the fleet's."""
         metrics.CLOCK_OFFSET.set(answer.offset)
         is_off = abs(answer.offset) > CLOCK_TOLERANCE
@@ -90,12 +90,14 @@ class PostgresWatch:
             fresh.renew()
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
+    """What a look at Postgres found; ``offset``: seconds that this clock is ahead."""
+
     offset: float
     is_read_only: bool
     zone_data: str | None
 
 
-async def _ask(connection: Conn) -> _Answer:
+async def _ask(connection: Conn) -> Answer:
     seconds = await offset(connection)
-    return _Answer(seconds, (await server.facts(connection))["read_only"], await zone_data.release(connection))
+    return Answer(seconds, (await server.facts(connection))["read_only"], await zone_data.release(connection))
