@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -62,6 +63,18 @@ async def counts_on(ctx: JobContext) -> int:
     last = await ctx.last_run(succeeded=True)
     await asyncio.sleep(0.2)
     return last.result + 1 if last else 1
+
+
+@task("fleet.cut_off", queue="fleet", retry=QUICK)
+async def cut_off(ctx: JobContext) -> int:
+    """Its first attempt loses its connection to Postgres, and goes on for a while before it fails."""
+    async with ctx.transaction() as connection:
+        if ctx.attempt == 1:
+            with contextlib.suppress(asyncpg.PostgresError):
+                await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            await asyncio.sleep(0.2)
+            raise ValueError("cut off")
+    return ctx.attempt
 
 
 @task("fleet.nap", queue="fleet", retry=QUICK)

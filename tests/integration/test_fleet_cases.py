@@ -47,6 +47,14 @@ def test_d07_a_job_that_kills_its_process_pays_alone(system: System) -> None:
     assert system.count("SELECT count(*) FROM effects") == 9
 
 
+def test_a_handler_whose_connection_is_cut_off_fails_and_is_tried_again(system: System) -> None:
+    system.worker()
+    system.ready()
+    job_id = system.submit("fleet.cut_off")
+    assert system.final(job_id)["result"] == 2
+    assert system.outcomes(job_id) == ["failed", "succeeded"]
+
+
 @pytest.mark.timeout(240)
 def test_w03_stops_at_any_moment_lose_nothing_and_count_nothing(system: System) -> None:
     dice = random.Random(3)

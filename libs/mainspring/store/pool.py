@@ -207,7 +207,7 @@ class Database:
                     await connection.execute(session.for_one_transaction(is_pinned=False))
             yield connection
         finally:
-            if not connection.is_closed() and connection.is_in_transaction():
+            if _is_alive(connection) and connection.is_in_transaction():
                 with contextlib.suppress(DatabaseUnavailable), translated():
                     await connection.execute("ROLLBACK")
             with contextlib.suppress(DatabaseUnavailable), translated():

@@ -36,17 +36,23 @@ async def execute(order: dict[str, Any], tasks: TaskRegistry, database: Database
 
     Deadlines are the supervisor's: it cancels here, and ends the process of what doesn't obey.
     """
-    context = HandlerContext(order, database)
     try:
-        with tracing.continued(context.traceparent):
-            result = await _handle(order, tasks, context, threads)
-        return await _settle(context, result)
+        return await _run_to_the_end(HandlerContext(order, database), order, tasks, threads)
     except asyncio.CancelledError as error:
         if _is_asked_to_stop():
             raise
         return Ending(Outcome.FAILED, error=attempt_error(error))
     except BaseException as error:  # noqa: BLE001  the executor: whatever a handler raises becomes an outcome
         return ending_of(error)
+
+
+async def _run_to_the_end(
+    context: HandlerContext, order: dict[str, Any], tasks: TaskRegistry, threads: Executor
+) -> Ending:
+    try:
+        with tracing.continued(context.traceparent):
+            result = await _handle(order, tasks, context, threads)
+        return await _settle(context, result)
     finally:
         await context.rollback()
 
