@@ -82,14 +82,30 @@ async def test_what_a_queue_has_in_the_broker_is_counted_by_an_index(database: D
         assert not await _scans(connection, "SELECT * FROM mainspring.queue_usage WHERE queue = $1::text")
 
 
+async def test_the_look_for_lost_messages_passes_over_what_was_sent_just_now(database: Database) -> None:
+    async with database.connection() as connection:
+        await _seed(connection)
+        (scan,) = (
+            node
+            for node in await _plan(connection, sql.load_all()["reconcile.take_unclaimed"])
+            if node.get("Index Name") == "live_jobs_in_broker"
+        )
+        assert "released_at < " in scan["Index Cond"]
+
+
 async def _scans(connection: Conn, query: str) -> list[str]:
+    nodes = await _plan(connection, query)
+    return [node["Node Type"] for node in nodes if _walks_all_live_jobs(node)]
+
+
+async def _plan(connection: Conn, query: str) -> list[dict[str, Any]]:
     statement = await connection.prepare(query)
     count = len(statement.get_parameters())
     arguments = f"({', '.join(['NULL'] * count)})" if count else ""
     await connection.execute(f"PREPARE hot AS {query}")
     plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT json) EXECUTE hot {arguments}"))
     await connection.execute("DEALLOCATE hot")
-    return [node["Node Type"] for node in _nodes(plan[0]["Plan"]) if _walks_all_live_jobs(node)]
+    return _nodes(plan[0]["Plan"])
 
 
 def _walks_all_live_jobs(node: dict[str, Any]) -> bool:

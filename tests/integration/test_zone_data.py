@@ -116,7 +116,7 @@ async def test_a_fixed_time_comes_once_though_the_new_rules_bring_it_again(datab
     one = await stored(database, "s")
     async with database.connection() as connection:
         # By the old rules it was nine o'clock already.
-        local = schedules.local_at(one.definition(), one.next_nominal_at)
+        local = schedules.local_at(one.row["timezone"], one.next_nominal_at)
         await connection.execute("UPDATE mainspring.schedules SET last_local = $1", local)
     await foreign(database, "s")
     await (await follower(database)).run_once()

@@ -7,7 +7,7 @@ schedule's own zone; its nominal times don't exist: no preview shows them, and t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import check_name
 from mainspring.domain.schedule import TICK, Trigger
-from mainspring.domain.zones import EARLIEST, LATEST
+from mainspring.domain.zones import EARLIEST, LATEST, load_zone
 
 MOST_DAYS = 1000
 #: How far a trigger is followed over fires that are all left out: calendars may leave out every one, and a 29 February
@@ -132,10 +132,9 @@ class ExcludingTrigger:
         return high
 
 
-def without_days(trigger: Trigger, days: Iterable[str], zone: ZoneInfo) -> Trigger:
+def without_days(trigger: Trigger, days: Sequence[str], timezone: str) -> Trigger:
     """``trigger`` itself when no day is excluded."""
-    excluded = ExcludedDays(days)
-    return ExcludingTrigger(trigger, excluded, zone) if excluded else trigger
+    return ExcludingTrigger(trigger, ExcludedDays(days), load_zone(timezone)) if days else trigger
 
 
 def _parts(text: object, field: str) -> tuple[int | None, int, int]:

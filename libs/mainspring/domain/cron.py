@@ -64,6 +64,9 @@ class CronExpression:
     is_fixed_time: bool
     times: tuple[int, ...] = field(repr=False, compare=False)
 
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     def first_between(self, start: datetime, end: datetime) -> datetime | None:
         """The first local time of [start, end) that the expression names."""
         for day in self._dates(start, end):

@@ -10,10 +10,10 @@ from typing import Any
 
 from mainspring.domain.calendar import without_days
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.firing import FiringRules, Misfire, Overlap, Planned
+from mainspring.domain.firing import FiringRules, Misfire, Overlap
 from mainspring.domain.job import JobRequest, check_instant, check_name
-from mainspring.domain.schedule import Trigger, make_trigger, plan_jitter
-from mainspring.domain.zones import load_zone
+from mainspring.domain.schedule import Trigger, make_trigger
+from mainspring.domain.timetable import Timetable, firing_rules
 
 YEAR = timedelta(days=365)
 LONGEST_JITTER = timedelta(days=1)
@@ -69,10 +69,10 @@ class ScheduleDefinition:
             check_name(f"calendars.{index}", calendar)
         for field in ("at", "start_at", "end_at"):
             check_instant(field, getattr(self, field))
-        self.rules()
+        self._rules()
 
-    def trigger(self, anchor: datetime, excluded_days: Sequence[str] = ()) -> Trigger:
-        """When it fires, but for the days of its calendars.
+    def timetable(self, anchor: datetime, excluded_days: Sequence[str] = ()) -> Timetable:
+        """When it fires, but for the days of its calendars, and by which rules.
 
         ``anchor`` sets the phase of an interval without ``start_at``. Raises InvalidInput.
         """
@@ -83,21 +83,18 @@ class ScheduleDefinition:
             timezone=self.timezone,
             anchor=self.start_at or anchor,
         )
-        return without_days(trigger, excluded_days, load_zone(self.timezone)) if excluded_days else trigger
+        return Timetable(self.name, without_days(trigger, excluded_days, self.timezone), self._rules(), self.jitter)
+
+    def trigger(self, anchor: datetime, excluded_days: Sequence[str] = ()) -> Trigger:
+        """The trigger of its ``timetable``."""
+        return self.timetable(anchor, excluded_days).trigger
+
+    def _rules(self) -> FiringRules:
+        return firing_rules(self.misfire, self.max_catchup, self.catchup_window, self.start_at, self.end_at)
 
     def fires_like(self, other: ScheduleDefinition) -> bool:
         """Whether both have the same nominal times, as far as their own fields say."""
         return _when(self) == _when(other)
-
-    def rules(self) -> FiringRules:
-        """Its bounds and misfire policy."""
-        return FiringRules(
-            misfire=self.misfire,
-            max_catchup=self.max_catchup,
-            catchup_window=self.catchup_window,
-            start_at=self.start_at,
-            end_at=self.end_at,
-        )
 
     def request(self, nominal_at: datetime | None = None, traceparent: str | None = None) -> JobRequest:
         """The job that it makes: for a nominal time, or beside them when a person triggers it."""
@@ -112,19 +109,6 @@ class ScheduleDefinition:
             nominal_at=nominal_at,
             traceparent=traceparent,
         )
-
-    def planned_by(self, trigger: Trigger) -> Planned:
-        """``fires_at`` as a function of the nominal time alone."""
-        return lambda nominal_at: nominal_at + self._jitter_of(trigger, nominal_at)
-
-    def fires_at(self, trigger: Trigger, nominal_at: datetime | None) -> datetime | None:
-        """The nominal time plus its jitter: the same for every scheduler that asks."""
-        return None if nominal_at is None else nominal_at + self._jitter_of(trigger, nominal_at)
-
-    def _jitter_of(self, trigger: Trigger, nominal_at: datetime) -> timedelta:
-        if not self.jitter:
-            return self.jitter
-        return plan_jitter(self.name, nominal_at, self.jitter, trigger.next_after(nominal_at))
 
 
 def _when(one: ScheduleDefinition) -> tuple[object, ...]:

@@ -159,7 +159,7 @@ class FiringPlan:
             return self.keep_latest(0, SkipReason.OVERLAP)
         keeps_one = overlap in {Overlap.QUEUE_ONE, Overlap.CANCEL_RUNNING}
         plan = self.keep_latest(1, SkipReason.OVERLAP) if keeps_one else self
-        return replace(plan, cancels_running=decision is OverlapDecision.FIRE_AND_CANCEL_RUNNING)
+        return replace(plan, cancels_running=True) if decision is OverlapDecision.FIRE_AND_CANCEL_RUNNING else plan
 
     def keep_earliest(self, count: int, reason: SkipReason) -> Self:
         """The plan with at most ``count`` fires; the later ones are skipped for ``reason``."""

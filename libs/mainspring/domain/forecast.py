@@ -132,7 +132,7 @@ class Load:
         self.schedules += 1
         self.unknown_durations += entry.mean_seconds is None
         owner, seconds = len(self._names), entry.seconds
-        self._names.append(entry.definition.name)
+        self._names.append(entry.timetable.schedule)
         self._seconds.append(seconds)
         for count, offset in enumerate(jobs(entry, self._times, room + 1)):
             if count == room:

@@ -22,6 +22,7 @@ from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import Overlap
 from mainspring.domain.reading import join, read_date, read_days, read_duration, read_weekday
 from mainspring.domain.schedule import CronTrigger, OnceTrigger, Trigger, fire_times
+from mainspring.domain.timetable import Timetable
 from mainspring.domain.zones import LATEST, Stretch, load_zone, stretches_from
 
 #: How far ahead the changes of the clock are looked up, and fires compared.
@@ -65,10 +66,11 @@ def lint(
     ``excluded_days`` are those of its calendars; ``mean_seconds`` is how long its jobs take, None if nobody knows.
     Raises InvalidInput where the schedule has no valid trigger.
     """
-    trigger, zone, excluded = definition.trigger(now), load_zone(definition.timezone), ExcludedDays(excluded_days)
+    timetable, zone, excluded = definition.timetable(now), load_zone(definition.timezone), ExcludedDays(excluded_days)
+    trigger = timetable.trigger
     start = max(now, definition.start_at or now).astimezone(UTC)
     end = min(start + HORIZON, definition.end_at or LATEST)
-    over = _never_again(definition, trigger, now, excluded)
+    over = _never_again(definition, timetable, now, excluded)
     if over is not None:
         return [LintWarning("never_again", over)]
     texts: dict[str, str | None] = {}
@@ -85,10 +87,11 @@ def lint(
     return [LintWarning(code, text) for code, text in texts.items() if text is not None]
 
 
-def _never_again(definition: ScheduleDefinition, trigger: Trigger, now: datetime, excluded: ExcludedDays) -> str | None:
+def _never_again(
+    definition: ScheduleDefinition, timetable: Timetable, now: datetime, excluded: ExcludedDays
+) -> str | None:
     """Why no nominal time is left after ``now``; None when there is one."""
-    rules = definition.rules()
-    fire = rules.first_after(trigger, now)
+    trigger, fire = timetable.trigger, timetable.first_after(now)
     if fire is None:
         return f"it doesn't fire any more: {_why_over(definition, trigger, now)}"
     zone = load_zone(definition.timezone)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import Overlap
 from mainspring.domain.schedule import CronTrigger, Trigger, fire_times, plan_jitter
+from mainspring.domain.timetable import Timetable
 
 #: What a job is taken to last whose schedule and task have no finished run.
 ASSUMED_SECONDS = 1.0
@@ -43,8 +43,8 @@ class Window:
 class Entry(NamedTuple):
     """A schedule that fires: neither paused, nor broken, nor over."""
 
-    definition: ScheduleDefinition
-    trigger: Trigger
+    timetable: Timetable
+    overlap: Overlap
     #: How long its jobs run; None: nobody knows.
     mean_seconds: float | None
     #: The nominal time that it waits for, None: the first of the window.
@@ -91,11 +91,11 @@ class NominalTimes:
 
     def planned(self, entry: Entry, most: int = MOST_FIRES) -> Iterator[float]:
         """The planned fires of [start, end) in seconds from the start, in order."""
-        definition, start, end = entry.definition, self._window.start, self._window.end
-        times = self.of(entry.trigger, most)
+        timetable, start, end = entry.timetable, self._window.start, self._window.end
+        times = self.of(timetable.trigger, most)
         waits_for = entry.waits_for or start
-        first = bisect_left(times, max(waits_for, definition.start_at or waits_for))
-        last = bisect_left(times, min(end, definition.end_at or end))
+        first = bisect_left(times, max(waits_for, timetable.rules.start_at or waits_for))
+        last = bisect_left(times, min(end, timetable.rules.end_at or end))
         if entry.runs_left is not None:
             last = min(last, first + entry.runs_left)
         if first >= last:
@@ -103,7 +103,7 @@ class NominalTimes:
         # The jitter stays below the next nominal time of the trigger, whatever bounds the schedule has.
         following = [*times[first + 1 : last + 1], None]
         for nominal_at, next_at in zip(times[first:last], following, strict=False):
-            jitter = definition.jitter and plan_jitter(definition.name, nominal_at, definition.jitter, next_at)
+            jitter = timetable.jitter and plan_jitter(timetable.schedule, nominal_at, timetable.jitter, next_at)
             planned_at = nominal_at + jitter
             if start <= planned_at < end:
                 yield (planned_at - start).total_seconds()
@@ -111,7 +111,7 @@ class NominalTimes:
 
 def jobs(entry: Entry, times: NominalTimes, most: int = MOST_FIRES) -> Iterator[float]:
     """The planned fires that make jobs, in seconds from the window's start."""
-    skips, seconds = entry.definition.overlap is Overlap.SKIP, entry.seconds
+    skips, seconds = entry.overlap is Overlap.SKIP, entry.seconds
     free_at = 0.0
     for offset in times.planned(entry, most):
         if not skips or offset >= free_at:

@@ -9,8 +9,8 @@ A cron trigger follows Vixie and ISC cron where the clocks of its zone change:
 * Fires at one instant are one.
 
 The walk goes over stretches of constant offset (`zones.Stretch`), so it holds for gaps of 30 minutes, at
-midnight, or of a whole day. Nothing is remembered between calls: whatever changes (the zone data, the
-trigger, the clock), the next fire is again ``next_after`` of the last one, or of now.
+midnight, or of a whole day. The answers depend on nothing but the trigger and the process's zone data: whatever
+changes, the next fire is again ``next_after`` of the last one, or of now.
 
 All instants are aware UTC. ``next_after`` is strictly later and ``previous_before`` strictly earlier than its
 argument; they are None where time ends (in the years 1 and 9999).
@@ -19,6 +19,7 @@ argument; they are None where time ends (in the years 1 and 9999).
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice, takewhile
 from typing import Protocol, Self
@@ -59,28 +60,26 @@ class CronTrigger:
         return cls(parse(expression), load_zone(timezone))
 
     def next_after(self, instant: datetime) -> datetime | None:
-        start = _within_bounds(instant) + TICK
-        fires = (self._first_in(stretch, start) for stretch in stretches_from(self.zone, start))
-        return next(filter(None, fires), None)
+        return _first_after(self, instant)
 
     def previous_before(self, instant: datetime) -> datetime | None:
-        end = _within_bounds(instant)
-        fires = (self._last_in(stretch, end) for stretch in stretches_before(self.zone, end))
-        return next(filter(None, fires), None)
+        return _last_before(self, instant)
 
     def count_between(self, start: datetime, end: datetime) -> int:
         first, last = _within_bounds(start), _within_bounds(end)
         stretches = takewhile(lambda stretch: stretch.start < last, stretches_from(self.zone, first))
         return sum(self._count_in(stretch, first, last) for stretch in stretches)
 
-    def _first_in(self, stretch: Stretch, start: datetime) -> datetime | None:
+    def first_in(self, stretch: Stretch, start: datetime) -> datetime | None:
+        """The first fire of a stretch at or after ``start``."""
         if start <= stretch.start and self._fires_after_gap(stretch):
             return stretch.start
         local_start = max(stretch.local(start), self._first_local(stretch))
         local = self.expression.first_between(local_start, stretch.local_end)
         return local and stretch.instant(local)
 
-    def _last_in(self, stretch: Stretch, end: datetime) -> datetime | None:
+    def last_in(self, stretch: Stretch, end: datetime) -> datetime | None:
+        """The last fire of a stretch before ``end``."""
         local_end = min(stretch.local(end), stretch.local_end)
         local = self.expression.last_between(self._first_local(stretch), local_end)
         if local is None and self._fires_after_gap(stretch):
@@ -102,6 +101,21 @@ class CronTrigger:
 
     def _first_local(self, stretch: Stretch) -> datetime:
         return stretch.first_new_local if self.expression.is_fixed_time else stretch.local_start
+
+
+@lru_cache(maxsize=4096)
+def _first_after(trigger: CronTrigger, instant: datetime) -> datetime | None:
+    """Kept, since schedules of one expression are many, and fire together."""
+    start = _within_bounds(instant) + TICK
+    fires = (trigger.first_in(stretch, start) for stretch in stretches_from(trigger.zone, start))
+    return next(filter(None, fires), None)
+
+
+@lru_cache(maxsize=4096)
+def _last_before(trigger: CronTrigger, instant: datetime) -> datetime | None:
+    end = _within_bounds(instant)
+    fires = (trigger.last_in(stretch, end) for stretch in stretches_before(trigger.zone, end))
+    return next(filter(None, fires), None)
 
 
 @dataclass(frozen=True, slots=True)

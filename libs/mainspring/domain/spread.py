@@ -95,16 +95,16 @@ def to_move(load: Load, targets: Sequence[Target], most: int = MOST_PROPOSED) ->
 def propose(load: Load, targets: Sequence[Target], entries: Iterable[Entry]) -> Spread:
     """The spread of these schedules; without a move when it would make the load no flatter."""
     before = load.curve.highest()
-    found = {entry.definition.name: entry for entry in entries}
+    found = {entry.timetable.schedule: entry for entry in entries}
     wanted = _wanted(load, targets, found)
     times = NominalTimes(load.window)
     curve = load.curve.copy()
     moves = []
     for name, entry in sorted(found.items()):
-        jitter = _fitting(times.of(entry.trigger, MOST_FIRES), wanted.get(name, 0.0))
-        if load.window.step <= jitter > entry.definition.jitter:
-            moves.append(Move(name, entry.definition.jitter, jitter))
-            _move(curve, times, entry, entry._replace(definition=replace(entry.definition, jitter=jitter)))
+        jitter = _fitting(times.of(entry.timetable.trigger, MOST_FIRES), wanted.get(name, 0.0))
+        if load.window.step <= jitter > entry.timetable.jitter:
+            moves.append(Move(name, entry.timetable.jitter, jitter))
+            _move(curve, times, entry, entry._replace(timetable=replace(entry.timetable, jitter=jitter)))
     if _unevenness(curve) >= _unevenness(load.curve):
         return Spread((), before, before)
     return Spread(tuple(moves), before, curve.highest())

@@ -8,7 +8,6 @@ no second one; one that was skipped gets its job now.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from uuid import UUID
@@ -38,11 +37,10 @@ async def start(connection: Conn, name: str, start_at: datetime, end_at: datetim
         raise InvalidInput("end_at", "must be later than start_at")
     if end_at > await fleet.now(connection):
         raise InvalidInput("end_at", "must not be in the future: a backfill is of the past")
-    definition = one.definition()
-    trigger = one.trigger(definition)
+    trigger, rules = one.timetable().trigger, one.timetable().rules
     # No nominal time lies outside of the schedule's own bounds.
-    start_at = max(start_at, definition.start_at or start_at)
-    end_at = min(end_at, definition.end_at or end_at)
+    start_at = max(start_at, rules.start_at or start_at)
+    end_at = min(end_at, rules.end_at or end_at)
     first = trigger.next_after(start_at - TICK)
     count = trigger.count_between(start_at, end_at) if start_at < end_at else 0
     if not count or first is None:
@@ -74,8 +72,7 @@ async def go_on(connection: Conn, after: UUID) -> tuple[UUID, int] | None:
             await backfills.go_on(connection, one, None, 0, "finished")
         return one.id, 0
     try:
-        definition = stored.definition()
-        trigger = stored.trigger(definition)
+        trigger = stored.timetable().trigger
     except InvalidInput:
         # The schedule is set aside: it waits for the schedule's edit.
         return one.id, 0
@@ -88,8 +85,8 @@ async def go_on(connection: Conn, after: UUID) -> tuple[UUID, int] | None:
     recorded = await fires.record(connection, rows, one.id)
     fresh = [at for at in times if (one.schedule, at) in recorded]
     if fresh:
-        requests = [replace(definition.request(at), priority=LOWEST_PRIORITY) for at in fresh]
-        await jobs.insert(connection, requests, [ids[at] for at in fresh])
+        new = [stored.job(ids[at], at, None)._replace(priority=LOWEST_PRIORITY) for at in fresh]
+        await jobs.insert_rows(connection, new)
         await backfills.mark_jobs(connection, [ids[at] for at in fresh], one.id)
     following = trigger.next_after(times[-1]) if times else None
     is_over = following is None or following >= one.end_at

@@ -41,14 +41,13 @@ async def save(connection: Conn, one: Calendar) -> StoredCalendar:
 async def _follow(connection: Conn, old: StoredSchedule, new: StoredSchedule, now: datetime) -> None:
     """Wait for what the new days bring first; for the same nominal time as before where they do."""
     try:
-        definition = new.definition()
-        trigger = new.trigger(definition)
+        timetable = new.timetable()
     except InvalidInput as error:
         await schedules.set_aside(connection, new.name, str(error))
         return
     nominal_at = old.next_nominal_at
     # One that has come, and waits for its planned instant, is still waited for when it is a nominal time still.
-    if nominal_at is not None and definition.rules().first_after(trigger, min(now, nominal_at - TICK)) == nominal_at:
+    if nominal_at is not None and timetable.first_after(min(now, nominal_at - TICK)) == nominal_at:
         return
     # By the days that were: what has come until now was a nominal time then.
     reason = SkipReason.PAUSED if old.row["paused"] else SkipReason.EDITED

@@ -175,10 +175,9 @@ def _entries(
         if is_over or one.row["broken"] is not None:
             continue
         try:
-            definition = one.definition()
-            trigger = one.trigger(definition)
+            timetable = one.timetable()
         except (InvalidInput, ValueError, OverflowError):
             # The scheduler sets it aside when it comes to it.
             continue
-        mean = of_schedules.get(one.name, of_tasks.get(definition.task))
-        yield Entry(definition, trigger, mean, one.next_nominal_at, one.runs_left)
+        mean = of_schedules.get(one.name, of_tasks.get(one.row["task"]))
+        yield Entry(timetable, one.overlap, mean, one.next_nominal_at, one.runs_left)

@@ -7,7 +7,6 @@ is recorded as skipped for that reason.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.firing import SkippedRange, SkipReason, pass_over
 from mainspring.domain.job import JobRequest
-from mainspring.domain.schedule import Trigger
+from mainspring.domain.timetable import Timetable
 from mainspring.domain.zones import zone_data_version
 from mainspring.runtime import ledger
 from mainspring.runtime.replay import once
@@ -48,8 +47,8 @@ async def save(connection: Conn, definition: ScheduleDefinition, *, is_new: bool
         raise Conflict(f"there is a schedule {definition.name} already")
     days = await _excluded_days(connection, definition)
     now = await fleet.now(connection)
-    trigger = definition.trigger(existing.anchor if existing else now, days)
-    await schedules.save(connection, definition, await _standing(connection, existing, definition, trigger, now), now)
+    timetable = definition.timetable(existing.anchor if existing else now, days)
+    await schedules.save(connection, definition, await _standing(connection, existing, definition, timetable, now), now)
     return await found(connection, definition.name)
 
 
@@ -107,9 +106,8 @@ async def trigger(
 
 async def wait_anew(connection: Conn, one: StoredSchedule, now: datetime) -> None:
     """Wait for the first nominal time after now: those before it have been passed over."""
-    definition = one.definition()
-    standing = _first_after(definition, one.trigger(definition), now, one)
-    await schedules.wait_for(connection, one, definition.paused, definition.note, standing)
+    standing = _first_after(one.timetable(), one.row["max_runs"], now, one)
+    await schedules.wait_for(connection, one, one.row["paused"], one.row["note"], standing)
 
 
 async def locked(connection: Conn, name: str) -> StoredSchedule:
@@ -138,19 +136,19 @@ async def _standing(
     connection: Conn,
     existing: StoredSchedule | None,
     definition: ScheduleDefinition,
-    trigger: Trigger,
+    timetable: Timetable,
     now: datetime,
 ) -> Standing:
     if existing is None:
-        return _first_after(definition, trigger, now, None)
+        return _first_after(timetable, definition.max_runs, now, None)
     if _goes_on(existing, definition):
         nominal_at = existing.next_nominal_at
         # The jitter may be another one.
-        return existing.standing()._replace(fires_at=definition.fires_at(trigger, nominal_at))
+        return existing.standing()._replace(fires_at=timetable.fires_at(nominal_at))
     is_of_a_pause = existing.row["paused"] or definition.paused
     await pass_over_until(connection, existing, now, SkipReason.PAUSED if is_of_a_pause else SkipReason.EDITED)
     # By another trigger, or in another zone, the same time on the clock is another one.
-    return _first_after(definition, trigger, now, existing)._replace(last_local=None)
+    return _first_after(timetable, definition.max_runs, now, existing)._replace(last_local=None)
 
 
 def _goes_on(existing: StoredSchedule, definition: ScheduleDefinition) -> bool:
@@ -165,21 +163,20 @@ def _goes_on(existing: StoredSchedule, definition: ScheduleDefinition) -> bool:
 
 
 async def _set_paused(connection: Conn, one: StoredSchedule, paused: bool, note: str | None, now: datetime) -> None:
-    definition = replace(one.definition(), note=note)
     standing = one.standing()
     if one.row["paused"] != paused:
         await pass_over_until(connection, one, now, SkipReason.PAUSED)
-        standing = _first_after(definition, one.trigger(definition), now, one)
+        standing = _first_after(one.timetable(), one.row["max_runs"], now, one)
     await schedules.wait_for(connection, one, paused, note, standing)
 
 
 def _first_after(
-    definition: ScheduleDefinition, trigger: Trigger, now: datetime, existing: StoredSchedule | None
+    timetable: Timetable, max_runs: int | None, now: datetime, existing: StoredSchedule | None
 ) -> Standing:
     runs, last_local = (existing.row["runs"], existing.row["last_local"]) if existing else (0, None)
-    is_over = definition.max_runs is not None and runs >= definition.max_runs
-    nominal_at = None if is_over else definition.rules().first_after(trigger, now)
-    return Standing(nominal_at, definition.fires_at(trigger, nominal_at), last_local, now, zone_data_version())
+    is_over = max_runs is not None and runs >= max_runs
+    nominal_at = None if is_over else timetable.first_after(now)
+    return Standing(nominal_at, timetable.fires_at(nominal_at), last_local, now, zone_data_version())
 
 
 async def pass_over_until(connection: Conn, one: StoredSchedule, now: datetime, reason: SkipReason) -> None:
@@ -188,12 +185,11 @@ async def pass_over_until(connection: Conn, one: StoredSchedule, now: datetime, 
     if nominal_at is None or nominal_at > now:
         return
     try:
-        definition = one.definition()
-        trigger = one.trigger(definition)
-        skipped = pass_over(trigger, definition.rules(), next_nominal_at=nominal_at, now=now, reason=reason)
+        timetable = one.timetable()
+        skipped = pass_over(timetable.trigger, timetable.rules, next_nominal_at=nominal_at, now=now, reason=reason)
     except (InvalidInput, ValueError, OverflowError):
         # It can't be evaluated any more: what is known is that it waited for this one.
         skipped = (SkippedRange(nominal_at, nominal_at, 1, reason),)
         await fires.record(connection, [fires.skipped_row(one.name, each) for each in skipped])
         return
-    await ledger.record_skipped(connection, one.name, trigger, skipped)
+    await ledger.record_skipped(connection, one.name, timetable.trigger, skipped)

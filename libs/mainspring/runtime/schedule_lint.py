@@ -15,6 +15,6 @@ async def warnings_of(connection: Conn, one: StoredSchedule) -> list[LintWarning
         definition = one.definition()
         measured = await forecast.mean_seconds_of_schedules(connection, [one.name])
         now = await fleet.now(connection)
-        return lint(definition, now=now, excluded_days=one.row["excluded_days"], mean_seconds=measured.get(one.name))
+        return lint(definition, now=now, excluded_days=one.excluded_days, mean_seconds=measured.get(one.name))
     except InvalidInput as error:
         return [LintWarning("broken", str(error))]

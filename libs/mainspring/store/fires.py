@@ -11,7 +11,7 @@ from mainspring.domain.firing import SkippedRange
 from mainspring.domain.zones import zone_data_version
 from mainspring.store.pool import Conn
 from mainspring.store.schedules import StoredSchedule
-from mainspring.store.sql import load
+from mainspring.store.sql import columns, load
 from mainspring.store.wakeups import CANCEL_CHANNEL
 
 _SQL = load("fires")
@@ -59,7 +59,7 @@ async def next_fire_in(connection: Conn) -> float | None:
 async def advance(connection: Conn, steps: Sequence[Step]) -> None:
     """Store the next nominal times, in the transaction that recorded the fires before them."""
     if steps:
-        await connection.execute(_SQL["advance"], *zip(*steps, strict=True), zone_data_version())
+        await connection.execute(_SQL["advance"], *columns(steps), zone_data_version())
 
 
 async def pause_failing(connection: Conn, notes: Mapping[str, str]) -> None:
@@ -103,10 +103,10 @@ async def record(connection: Conn, rows: Iterable[FireRow], backfill: UUID | Non
 
     A run of skipped times must hold no nominal time that is recorded: ``runtime.ledger`` sees to that.
     """
-    columns = list(zip(*rows, strict=True))
-    if not columns:
+    arrays = columns(rows)
+    if not arrays:
         return set()
-    recorded = await connection.fetch(_SQL["record"], *columns, backfill)
+    recorded = await connection.fetch(_SQL["record"], *arrays, backfill)
     return {(row["schedule"], row["nominal_at"]) for row in recorded}
 
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -19,11 +19,12 @@ from mainspring.domain.job import JobRequest
 from mainspring.domain.retry import DEFAULT
 from mainspring.domain.states import WAITING, State
 from mainspring.store.pool import Conn
-from mainspring.store.sql import load
+from mainspring.store.sql import columns, load
 from mainspring.store.wakeups import CANCEL_CHANNEL
 
 _SQL = load("jobs")
-_TAG_SEPARATOR = "\x1f"
+#: Between the tags of one job, in a parameter that holds those of many.
+TAG_SEPARATOR = "\x1f"
 _DEFAULT_RETRY = json.dumps(DEFAULT.as_json())
 
 
@@ -39,6 +40,28 @@ class NewJob:
     created_at: datetime
     max_attempts: int
     timeout_seconds: float
+
+
+class JobRow(NamedTuple):
+    """A job as it is inserted, in the order of the statement's parameters; None: what the catalogue says."""
+
+    id: UUID
+    task: str
+    payload: str
+    queue: str | None
+    priority: int | None
+    run_at: datetime | None = None
+    delay: timedelta | None = None
+    timeout_seconds: float | None = None
+    #: As JSON text.
+    retry: str | None = None
+    idempotency_key: str | None = None
+    #: Joined by TAG_SEPARATOR.
+    tags: str = ""
+    expires_at: datetime | None = None
+    schedule: str | None = None
+    nominal_at: datetime | None = None
+    traceparent: str | None = None
 
 
 class ReservedKey(NamedTuple):
@@ -63,38 +86,39 @@ async def insert(
     ``wake``: a channel that is notified with the commit. Raises InvalidInput for the 501st queue.
     """
     ids = ids or [new_id() for _ in requests]
+    made = await insert_rows(connection, [_row(id_, one) for id_, one in zip(ids, requests, strict=True)], wake)
+    return [_new_job(made[id_], request) for id_, request in zip(ids, requests, strict=True)]
+
+
+async def insert_rows(connection: Conn, rows: Sequence[JobRow], wake: str | None = None) -> dict[UUID, Any]:
+    """``insert`` for jobs whose contents were checked before; what was filled in, by id."""
     try:
-        rows = await connection.fetch(_SQL["insert"], *_columns(requests, ids), wake)
+        made = await connection.fetch(_SQL["insert"], *columns(rows), _DEFAULT_RETRY, wake)
     except asyncpg.CheckViolationError as error:
         if error.constraint_name == "queues_most":
             raise InvalidInput("queue", "at most 500 queues; this would be one more") from None
         raise
-    made = {row["id"]: row for row in rows}
-    return [_new_job(made[id_], request) for id_, request in zip(ids, requests, strict=True)]
+    return {row["id"]: row for row in made}
 
 
-def _columns(requests: Sequence[JobRequest], ids: Sequence[UUID]) -> list[Any]:
-    def column(value: Any) -> list[Any]:
-        return [value(request) for request in requests]
-
-    return [
-        list(ids),
-        column(lambda one: one.task),
-        column(lambda one: one.payload),
-        column(lambda one: one.queue),
-        column(lambda one: one.priority),
-        column(lambda one: one.run_at),
-        column(lambda one: one.delay),
-        column(lambda one: one.timeout.total_seconds() if one.timeout else None),
-        column(lambda one: json.dumps(one.retry.as_json()) if one.retry else None),
-        column(lambda one: one.idempotency_key),
-        column(lambda one: _TAG_SEPARATOR.join(one.tags)),
-        column(lambda one: one.expires_at),
-        column(lambda one: one.schedule),
-        column(lambda one: one.nominal_at),
-        _DEFAULT_RETRY,
-        column(lambda one: one.traceparent),
-    ]
+def _row(id_: UUID, one: JobRequest) -> JobRow:
+    return JobRow(
+        id_,
+        one.task,
+        one.payload,
+        one.queue,
+        one.priority,
+        one.run_at,
+        one.delay,
+        one.timeout.total_seconds() if one.timeout else None,
+        json.dumps(one.retry.as_json()) if one.retry else None,
+        one.idempotency_key,
+        TAG_SEPARATOR.join(one.tags),
+        one.expires_at,
+        one.schedule,
+        one.nominal_at,
+        one.traceparent,
+    )
 
 
 def _new_job(row: Any, request: JobRequest) -> NewJob:

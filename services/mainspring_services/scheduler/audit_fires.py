@@ -71,20 +71,21 @@ class AuditFires:
         expected: dict[str, tuple[Trigger, tuple[datetime, datetime], int]] = {}
         for one in page:
             try:
-                definition = one.definition()
-                trigger, rules = one.trigger(definition), definition.rules()
+                timetable = one.timetable()
             except InvalidInput:
                 continue  # whoever fires it sets it aside
             since = max(one.active_since, one.last_success or one.active_since)
-            await self._say_in_vain(one.name, is_in_vain(trigger, rules, since, now, definition.jitter), since)
+            is_so = is_in_vain(timetable.trigger, timetable.rules, since, now, timetable.jitter)
+            await self._say_in_vain(one.name, is_so, since)
             if one.runs_left is None or one.runs_left > 0:
                 window = window_of(
-                    rules,
-                    definition.jitter,
+                    timetable.rules,
+                    timetable.jitter,
                     active_since=one.active_since,
                     next_nominal_at=one.next_nominal_at,
                     now=now,
                 )
+                trigger = timetable.trigger
                 expected[one.name] = trigger, window, trigger.count_between(*window)
             # A page takes some milliseconds of this process; its other loops go on meanwhile.
             await asyncio.sleep(0)
@@ -130,21 +131,21 @@ class AuditFires:
 
 
 async def _fire_missed(connection: Conn, stored: StoredSchedule, found: list[datetime]) -> None:
-    definition = stored.definition()
+    timetable, rules = stored.timetable(), stored.timetable().rules
     now = await fleet.now(connection)
-    oldest = now - definition.catchup_window
+    oldest = now - rules.catchup_window if rules.catchup_window else now
     plan = FiringPlan(tuple(found), (), stored.next_nominal_at, stored.runs_left)
     plan = plan.keep_latest(sum(at >= oldest for at in found), SkipReason.CATCHUP_WINDOW)
-    match definition.misfire:
+    match rules.misfire:
         case Misfire.SKIP:
             plan = plan.keep_latest(0, SkipReason.MISFIRE)
         case Misfire.FIRE_ONCE:
             plan = plan.keep_latest(1, SkipReason.SUPERSEDED)
         case Misfire.FIRE_ALL:
-            plan = plan.keep_latest(definition.max_catchup, SkipReason.MAX_CATCHUP)
+            plan = plan.keep_latest(rules.max_catchup, SkipReason.MAX_CATCHUP)
     if stored.runs_left is not None:
         plan = plan.keep_earliest(stored.runs_left, SkipReason.MAX_RUNS)
-    one = DueSchedule(stored, definition, stored.trigger(definition), plan)
+    one = DueSchedule(stored, timetable, stored.overlap, plan)
     await judge_overlaps(connection, [one])
     # What lies between them is recorded already: each of them by itself.
     singly = tuple(

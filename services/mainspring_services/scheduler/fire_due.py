@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.firing import FiringPlan, Overlap, SkipReason, plan_fires
-from mainspring.domain.schedule import Trigger
+from mainspring.domain.firing import FiringPlan, Overlap, SkipReason
+from mainspring.domain.timetable import Timetable
 from mainspring.domain.trace import JobTrace
 from mainspring.fault_points import reach
 from mainspring.runtime import ledger
@@ -42,8 +41,8 @@ class DueSchedule:
     """One schedule of a pass."""
 
     stored: StoredSchedule
-    definition: ScheduleDefinition
-    trigger: Trigger
+    timetable: Timetable
+    overlap: Overlap
     plan: FiringPlan
     #: A new job's id for each nominal time that fires.
     ids: list[UUID] = field(default_factory=list)
@@ -53,12 +52,12 @@ class DueSchedule:
     @property
     def name(self) -> str:
         """Its name."""
-        return self.definition.name
+        return self.timetable.schedule
 
     def rows(self) -> list[FireRow]:
         """What is to be recorded."""
         fired = [
-            FireRow(self.name, nominal_at, nominal_at, 1, id_, None, self.definition.fires_at(self.trigger, nominal_at))
+            FireRow(self.name, nominal_at, nominal_at, 1, id_, None, self.timetable.planned(nominal_at))
             for nominal_at, id_ in zip(self.plan.fire, self.ids, strict=True)
         ]
         return fired + [fires.skipped_row(self.name, skip) for skip in self.plan.skipped]
@@ -67,8 +66,9 @@ class DueSchedule:
         """Where it stands afterwards."""
         next_nominal_at = self.plan.next_nominal_after(runs)
         last = max((*self.plan.fire[-1:], *(skip.last for skip in self.plan.skipped)), default=None)
-        local = schedules.local_at(self.definition, last) or self.stored.row["last_local"]
-        return Step(self.name, next_nominal_at, self.definition.fires_at(self.trigger, next_nominal_at), runs, local)
+        row = self.stored.row
+        local = schedules.local_at(row["timezone"], last) or row["last_local"]
+        return Step(self.name, next_nominal_at, self.timetable.fires_at(next_nominal_at), runs, local)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,25 +130,15 @@ async def _fire_schedules(connection: Conn, taken: Sequence[StoredSchedule]) -> 
 
 
 def _plan(one: StoredSchedule, now: datetime) -> DueSchedule:
-    definition = one.definition()
-    trigger = one.trigger(definition)
-    nominal_at = one.next_nominal_at
-    if nominal_at is None:
+    if one.next_nominal_at is None:
         raise InvalidInput("next_nominal_at", "is missing though the schedule is due")
-    plan = plan_fires(
-        trigger,
-        definition.rules(),
-        next_nominal_at=nominal_at,
-        now=now,
-        runs_left=one.runs_left,
-        planned=definition.planned_by(trigger),
-    )
-    return DueSchedule(one, definition, trigger, plan)
+    timetable = one.timetable()
+    return DueSchedule(one, timetable, one.overlap, timetable.plan(one.next_nominal_at, now, one.runs_left))
 
 
 async def _pause_failing(connection: Conn, due: Sequence[DueSchedule]) -> None:
     """Those that have failed so often in a row that they are to pause themselves do."""
-    patience = {one.name: one.definition.pause_after for one in due if one.definition.pause_after is not None}
+    patience = {one.name: after for one in due if (after := one.stored.row["pause_after"]) is not None}
     failing = await fires.failing(connection, patience)
     notes = {name: f"paused itself after {patience[name]} failures in a row" for name in failing}
     await fires.pause_failing(connection, notes)
@@ -161,12 +151,12 @@ async def _pause_failing(connection: Conn, due: Sequence[DueSchedule]) -> None:
 
 async def judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
     """Take out of the plans what the overlap policies don't allow."""
-    judged = [one for one in due if one.plan.fire and one.definition.overlap not in _BLIND]
+    judged = [one for one in due if one.plan.fire and one.overlap not in _BLIND]
     active = await fires.active_jobs(connection, [one.name for one in judged])
     for one in judged:
         waiting, running = active.get(one.name, (0, 0))
         one.active = waiting + running
-        one.plan = one.plan.under(one.definition.overlap, active=one.active, waiting=waiting)
+        one.plan = one.plan.under(one.overlap, active=one.active, waiting=waiting)
     await fires.cancel_running(connection, [one.name for one in judged if one.plan.cancels_running])
 
 
@@ -177,22 +167,21 @@ async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime)
         one.ids = sorted(jobs.new_id() for _ in one.plan.fire)
     rows = [row for one in due for row in one.rows()]
     recorded = await fires.record(connection, rows)
-    requests, ids, held = [], [], []
+    new, held = [], []
     made: dict[str, int] = {}
     for one in due:
         for skip in one.plan.skipped:
             metrics.FIRES_SKIPPED.labels(skip.reason.value).inc(skip.count)
         for nominal_at, id_ in zip(one.plan.fire, one.ids, strict=True):
             if (one.name, nominal_at) in recorded:
-                requests.append(one.definition.request(nominal_at, _trace(one.definition, id_)))
-                ids.append(id_)
-                if one.definition.overlap in _ONE_AT_A_TIME and one.active + made.get(one.name, 0):
+                new.append(one.stored.job(id_, nominal_at, _trace(one.stored, id_)))
+                if one.overlap in _ONE_AT_A_TIME and one.active + made.get(one.name, 0):
                     held.append(id_)
                 made[one.name] = made.get(one.name, 0) + 1
-    if requests:
-        await jobs.insert(connection, requests, ids)
+    if new:
+        await jobs.insert_rows(connection, new)
         await runs.hold(connection, held)
-        metrics.FIRED.inc(len(requests))
+        metrics.FIRED.inc(len(new))
     for row in rows:
         if row.planned_at is not None:
             metrics.FIRE_LATENESS.observe(max((now - row.planned_at).total_seconds(), 0))
@@ -205,20 +194,20 @@ async def _spare_recorded(connection: Conn, one: DueSchedule) -> None:
         pieces = [
             piece
             for skip in one.plan.skipped
-            for piece in await ledger.without_recorded(connection, one.name, one.trigger, skip)
+            for piece in await ledger.without_recorded(connection, one.name, one.timetable.trigger, skip)
         ]
         one.plan = replace(one.plan, skipped=tuple(pieces))
 
 
-def _trace(definition: ScheduleDefinition, job_id: UUID) -> str | None:
+def _trace(stored: StoredSchedule, job_id: UUID) -> str | None:
     """The root of the trace of a schedule's job."""
     if not tracing.is_on():
         return None
     span = tracing.start(
         Operation.FIRE,
-        definition.queue,
+        stored.row["queue"],
         JobTrace(job_id, None),
-        **{"messaging.message.id": str(job_id), "mainspring.schedule": definition.name},
+        **{"messaging.message.id": str(job_id), "mainspring.schedule": stored.name},
     )
     span.end()
     return tracing.traceparent_of(span)

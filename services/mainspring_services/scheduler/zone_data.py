@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mainspring.domain.cron import parse
-from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.firing import SkippedRange, SkipReason
 from mainspring.domain.zones import zone_data_version
@@ -84,21 +83,20 @@ async def _compute_again(connection: Conn, page: Sequence[OtherSchedule]) -> Non
 
 def _step(one: OtherSchedule) -> tuple[Step, list[FireRow]]:
     """What it waits for now, and the nominal times whose time on the clock had come by the old rules."""
-    definition = one.definition()
-    trigger, rules = one.trigger(definition), definition.rules()
-    nominal_at = rules.first_after(trigger, one.decided_until)
+    timetable = one.timetable()
+    nominal_at = timetable.first_after(one.decided_until)
     repeated = []
-    is_fixed_time = definition.cron is not None and parse(definition.cron).is_fixed_time
-    while is_fixed_time and nominal_at is not None and _has_come(one, definition, nominal_at):
+    is_fixed_time = one.row["cron"] is not None and parse(one.row["cron"]).is_fixed_time
+    while is_fixed_time and nominal_at is not None and _has_come(one, nominal_at):
         repeated.append(
             fires.skipped_row(one.name, SkippedRange(nominal_at, nominal_at, 1, SkipReason.ZONE_DATA)),
         )
-        nominal_at = rules.first_after(trigger, nominal_at)
-    fires_at = definition.fires_at(trigger, nominal_at)
+        nominal_at = timetable.first_after(nominal_at)
+    fires_at = timetable.fires_at(nominal_at)
     return Step(one.name, nominal_at, fires_at, 0, one.row["last_local"]), repeated
 
 
-def _has_come(one: OtherSchedule, definition: ScheduleDefinition, nominal_at: datetime) -> bool:
+def _has_come(one: OtherSchedule, nominal_at: datetime) -> bool:
     last: datetime | None = one.row["last_local"]
-    local = schedules.local_at(definition, nominal_at)
+    local = schedules.local_at(one.row["timezone"], nominal_at)
     return last is not None and local is not None and local <= last

@@ -17,7 +17,7 @@ EVERY_DAY = [f"{date(2024, 1, 1) + timedelta(days=number):%m-%d}" for number in 
 
 
 def excluding(cron: str, *days: str) -> Trigger:
-    return without_days(CronTrigger.parse(cron, "Europe/Berlin"), days, BERLIN)
+    return without_days(CronTrigger.parse(cron, "Europe/Berlin"), days, "Europe/Berlin")
 
 
 @pytest.mark.parametrize("cron", ["0 */6 * * *", "30 2 * * *", "0 0 * * mon"])

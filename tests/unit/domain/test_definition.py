@@ -68,25 +68,24 @@ def test_an_interval_has_the_phase_of_its_start_or_of_its_anchor(start_at, first
 
 def test_its_rules_are_its_bounds_and_policies():
     one = schedule(max_catchup=7, catchup_window=HOUR, start_at=NOON, end_at=NOON + HOUR, misfire="fire_all")
-    rules = one.rules()
+    rules = one.timetable(NOON).rules
     assert (rules.misfire, rules.max_catchup, rules.catchup_window) == ("fire_all", 7, HOUR)
     assert (rules.start_at, rules.end_at) == (NOON, NOON + HOUR)
 
 
 def test_jitter_is_the_same_for_every_scheduler_and_stays_within_its_window():
-    one = schedule(jitter=HOUR)
-    trigger = one.trigger(NOON)
+    one = schedule(jitter=HOUR).timetable(NOON)
     nominals = [NOON + timedelta(days=day) for day in range(50)]
-    fires = [one.fires_at(trigger, nominal_at) for nominal_at in nominals]
-    assert fires == [schedule(jitter=HOUR).fires_at(trigger, nominal_at) for nominal_at in nominals]
+    fires = [one.fires_at(nominal_at) for nominal_at in nominals]
+    assert fires == [schedule(jitter=HOUR).timetable(NOON - HOUR).fires_at(nominal_at) for nominal_at in nominals]
     assert all(nominal_at <= fire < nominal_at + HOUR for nominal_at, fire in zip(nominals, fires, strict=True))
     assert len({fire - nominal_at for nominal_at, fire in zip(nominals, fires, strict=True)}) > 40
 
 
 def test_without_jitter_or_without_a_next_time_nothing_is_added():
-    one = schedule()
-    assert one.fires_at(one.trigger(NOON), NOON) == NOON
-    assert one.fires_at(one.trigger(NOON), None) is None
+    one = schedule().timetable(NOON)
+    assert one.fires_at(NOON) == NOON
+    assert one.fires_at(None) is None
 
 
 @pytest.mark.parametrize(

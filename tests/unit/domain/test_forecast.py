@@ -24,7 +24,7 @@ def entry(name="nightly", seconds: float | None = 1.0, waits_for=None, runs_left
     if not {"cron", "every_seconds", "at"} & given.keys():
         given["cron"] = "0 0 * * *"
     definition = ScheduleDefinition(name, **given)
-    return Entry(definition, definition.trigger(NOON), seconds, waits_for, runs_left)
+    return Entry(definition.timetable(NOON), definition.overlap, seconds, waits_for, runs_left)
 
 
 def load_of(*entries, start=NOON, step=MINUTE, count=1440, **bounds):
@@ -48,7 +48,7 @@ def fires(load):
 def spread_of(load, slots, *entries):
     targets = choose_targets(load, slots)
     names, left_out = to_move(load, targets)
-    return propose(load, targets, [one for one in entries if one.definition.name in names]), left_out
+    return propose(load, targets, [one for one in entries if one.timetable.schedule in names]), left_out
 
 
 def test_a_job_counts_where_it_runs_and_is_spread_over_the_buckets_that_it_runs_through():
@@ -80,10 +80,10 @@ def test_a_fire_counts_at_its_planned_instant_and_in_the_window_it_is_planned_fo
     window = Window(NOON, MINUTE, 60)
     expected = [
         planned
-        for nominal_at in fire_times(one.trigger, NOON - HOUR, NOON + HOUR)
-        if NOON <= (planned := one.definition.fires_at(one.trigger, nominal_at)) < NOON + HOUR
+        for nominal_at in fire_times(one.timetable.trigger, NOON - HOUR, NOON + HOUR)
+        if NOON <= (planned := one.timetable.fires_at(nominal_at)) < NOON + HOUR
     ]
-    waits_for = one.trigger.previous_before(NOON)
+    waits_for = one.timetable.trigger.previous_before(NOON)
     found = [NOON + timedelta(seconds=each) for each in NominalTimes(window).planned(one._replace(waits_for=waits_for))]
     assert found == expected
 
@@ -94,7 +94,7 @@ def test_a_fire_whose_jitter_leads_into_the_window_counts_only_while_it_is_waite
     one = next(
         one
         for one in (entry(name, cron="30 * * * *", jitter=HOUR) for name in names)
-        if one.definition.fires_at(one.trigger, nominal_at) >= NOON
+        if one.timetable.fires_at(nominal_at) >= NOON
     )
     assert sum(fires(load_of(one._replace(waits_for=nominal_at), count=30)).values()) == 1
     assert sum(fires(load_of(one._replace(waits_for=NOON + 30 * MINUTE), count=30)).values()) == 0
@@ -123,7 +123,7 @@ def test_unknown_durations_are_counted_and_assumed():
 def test_schedules_of_one_expression_walk_over_it_once():
     times = NominalTimes(Window(NOON, MINUTE, 1440))
     first, second = entry("a", cron="* * * * *"), entry("b", cron="* * * * *")
-    assert times.of(first.trigger, 10_000) is times.of(second.trigger, 10_000)
+    assert times.of(first.timetable.trigger, 10_000) is times.of(second.timetable.trigger, 10_000)
     assert len(list(times.planned(first))) == 1440
 
 

@@ -1,7 +1,8 @@
 -- name: page
 -- Schedules by name that have a fire to come, with what the auditor asks of each. Those that other zone data decided are left out.
 SELECT
-    schedules.*, mainspring.excluded_days(schedules.calendars) AS excluded_days,
+    schedules.*,
+    CASE WHEN schedules.calendars <> '{}' THEN mainspring.excluded_days(schedules.calendars) END AS excluded_days,
     (
         SELECT max(finished_jobs.finished_at) FROM mainspring.finished_jobs
         WHERE finished_jobs.schedule = schedules.name AND finished_jobs.state = 'succeeded'

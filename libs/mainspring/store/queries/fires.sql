@@ -1,7 +1,8 @@
 -- name: take_due
 -- Under the row's lock, which trigger and edit take too, so that nothing fires one schedule twice. Whoever computes by
 -- other zone data than what the next time was computed by leaves it alone; in UTC there is none.
-SELECT *, mainspring.excluded_days(calendars) AS excluded_days FROM mainspring.schedules
+SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
+FROM mainspring.schedules
 WHERE NOT paused AND broken IS NULL AND fires_at <= (SELECT clock_timestamp())
     AND (zone_data = $2 OR timezone = 'UTC' OR zone_data IS NULL)
 ORDER BY fires_at

@@ -8,12 +8,12 @@ asked AS MATERIALIZED (
         a.schedule, a.nominal_at, a.traceparent,
         lane.queue,
         coalesce(a.timeout_seconds, tasks.timeout_seconds, queues.default_timeout_seconds, 300) AS timeout_seconds,
-        coalesce(a.retry, tasks.retry, queues.default_retry, $15::jsonb) AS retry,
+        coalesce(a.retry, tasks.retry, queues.default_retry, $16::jsonb) AS retry,
         queues.default_priority
     FROM unnest(
         $1::uuid[], $2::text[], $3::jsonb[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
         $8::double precision[], $9::jsonb[], $10::text[], $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[],
-        $16::text[]
+        $15::text[]
     ) AS a (
         id, task, payload, queue, priority, run_at, delay, timeout_seconds, retry, idempotency_key, tags, expires_at,
         schedule, nominal_at, traceparent

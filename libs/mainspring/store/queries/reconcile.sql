@@ -86,6 +86,8 @@ WITH late AS MATERIALIZED (
     SELECT live_jobs.id FROM mainspring.live_jobs
     JOIN mainspring.queues ON queues.name = live_jobs.queue AND NOT queues.paused
     WHERE live_jobs.state IN ('enqueued', 'admitted')
+        -- The least of the waits, which the index knows: jobs that were sent just now are not looked at.
+        AND live_jobs.released_at < (SELECT clock_timestamp()) - $1::interval
         AND live_jobs.released_at < (SELECT clock_timestamp())
             - least($1::interval * (power(2, live_jobs.rechecks + 1) - 1), interval '1 hour' * (live_jobs.rechecks + 1))
     LIMIT 500

@@ -30,7 +30,8 @@ SELECT FROM mainspring.schedules WHERE name = $1 FOR UPDATE
 SELECT FROM mainspring.schedules WHERE calendars <> '{}' AND $1 = ANY (calendars) ORDER BY name FOR UPDATE
 
 -- name: with_calendar
-SELECT *, mainspring.excluded_days(calendars) AS excluded_days FROM mainspring.schedules
+SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
+FROM mainspring.schedules
 WHERE calendars <> '{}' AND $1 = ANY (calendars)
 ORDER BY name
 
@@ -38,11 +39,13 @@ ORDER BY name
 SELECT name FROM mainspring.schedules WHERE calendars <> '{}' AND $1 = ANY (calendars) ORDER BY name LIMIT 5
 
 -- name: get
-SELECT *, mainspring.excluded_days(calendars) AS excluded_days FROM mainspring.schedules WHERE name = $1
+SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
+FROM mainspring.schedules WHERE name = $1
 
 -- name: list
 -- A page by name of those that fit the filter; NULL: any.
-SELECT *, mainspring.excluded_days(calendars) AS excluded_days FROM mainspring.schedules
+SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
+FROM mainspring.schedules
 WHERE name > $1
     AND ($3::text IS NULL OR starts_with(name, $3)) AND ($4::text IS NULL OR task = $4)
     AND ($5::text IS NULL OR queue = $5) AND ($6::text IS NULL OR $6 = ANY (tags))

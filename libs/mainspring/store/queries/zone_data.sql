@@ -8,7 +8,7 @@ ON CONFLICT (is_only) DO UPDATE SET release = excluded.release, changed_at = clo
 -- name: lock_others
 -- A page by name of schedules whose next time was computed by other zone data.
 SELECT
-    *, mainspring.excluded_days(calendars) AS excluded_days,
+    *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days,
     (
         SELECT fires.last_nominal_at FROM mainspring.fires
         WHERE fires.schedule = schedules.name AND fires.backfill IS NULL
@@ -23,7 +23,7 @@ FOR UPDATE
 -- name: lock_due_others
 -- Those among them that are due: nobody else fires them.
 SELECT
-    *, mainspring.excluded_days(calendars) AS excluded_days,
+    *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days,
     (
         SELECT fires.last_nominal_at FROM mainspring.fires
         WHERE fires.schedule = schedules.name AND fires.backfill IS NULL
