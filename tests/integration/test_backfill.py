@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID, uuid4
 
 import pytest
 
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.firing import Misfire, Overlap
+from mainspring.domain.job import JobRef
+from mainspring.domain.states import State
 from mainspring.runtime import backfill, schedule_changes
-from mainspring.store import backfills, fleet
+from mainspring.store import backfills, claims, fire_audit, fires, fleet, runs, settle
 from mainspring.store.backfills import Backfill
-from mainspring.store.pool import Database
+from mainspring.store.pool import Conn, Database
 from mainspring_services.scheduler.backfill_due import BackfillDue
 from mainspring_services.scheduler.fire_due import FireDue
 
+from .rows import put_job
 from .schedules import fires_of, jobs_of, make_due, save
 
 HOUR = timedelta(hours=1)
@@ -169,3 +173,33 @@ async def test_nothing_is_backfilled_outside_of_the_schedules_own_bounds(databas
         now = await fleet.now(connection)
     await save(database, "s", every_seconds=3600, start_at=now - 2 * HOUR, end_at=now)
     assert (await start(database, 10)).nominal_times == 2
+
+
+async def test_a_backfills_jobs_are_no_last_runs_of_the_schedule(database: Database) -> None:
+    """Not for the next run, not for the pause after failures, and not for who asks whether it ever succeeds."""
+    await save(database, "s", every_seconds=3600, overlap=Overlap.ALLOW, pause_after=1)
+    await start(database, 2, parallel=2)
+    await BackfillDue(database, lambda: None).run_once()
+    succeeded, dead = await jobs_of(database, "s")
+    async with database.connection() as connection:
+        own_dead = await put_job(connection, State.DEAD, schedule="s")
+        await _succeed(connection, succeeded["id"])
+        await connection.execute(
+            "UPDATE mainspring.live_jobs SET state = 'dead', reason = 'exhausted', finished_at = clock_timestamp()"
+            " WHERE id = $1",
+            dead["id"],
+        )
+        for is_success, expected in ((False, own_dead), (True, None)):
+            last = await runs.last_run(connection, "s", uuid4(), succeeded=is_success)
+            assert (last.job_id if last else None) == expected
+        assert await fires.failing(connection, {"s": 1}) == {"s"}
+        assert [one.last_success for one in await fire_audit.page(connection, "", 10)] == [None]
+
+
+async def _succeed(connection: Conn, job_id: UUID) -> None:
+    claim_id, lease = uuid4(), HOUR
+    await connection.execute("UPDATE mainspring.live_jobs SET state = 'enqueued' WHERE id = $1", job_id)
+    fence = await connection.fetchval("SELECT fence FROM mainspring.live_jobs WHERE id = $1", job_id)
+    answer = await claims.claim(connection, [JobRef(job_id, fence)], claim_id, claims.Claimant(uuid4(), ("t",)), lease)
+    (job,) = answer.claimed
+    assert await settle.succeed(connection, [settle.Success(job_id, job.fence, claim_id, "1")])

@@ -91,7 +91,7 @@ async def test_schedules_are_made_changed_and_triggered(database: Database, data
         again = await client.schedules.save("nightly", write.request(failures=1), every=timedelta(hours=1))
         assert (again.definition.cron, again.definition.every_seconds) == (None, 3600)
         assert [one.name for one in await client.schedules.list()] == ["nightly"]
-        assert (await client.schedules.pause("nightly", "a deploy")).definition.note == "a deploy"
+        assert (await client.schedules.pause("nightly", "a deploy")).pause_note == "a deploy"
         assert (await client.schedules.resume("nightly")).next_nominal_at is not None
         first, second = [await client.schedules.trigger("nightly", idempotency_key="once") for _ in range(2)]
         assert first == second

@@ -136,7 +136,7 @@ async def test_after_failures_in_a_row_a_schedule_pauses_itself_and_a_resume_for
     loop = FireDue(database, lambda: None)
     await loop.run_once()
     row = (await stored(database, "s")).row
-    assert (row["paused"], row["note"]) == (True, "paused itself after 2 failures in a row")
+    assert (row["paused"], row["pause_note"]) == (True, "paused itself after 2 failures in a row")
     assert [row["skipped"] for row in await fires_of(database, "s")] == ["failures"]
     assert [row["skipped"] for row in await fires_of(database, "steady")] == [None]
     await database.run_in_transaction(lambda connection: schedule_changes.set_paused(connection, "s", False))

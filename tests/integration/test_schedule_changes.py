@@ -38,21 +38,22 @@ def names(api: Api, **which: Any) -> list[str]:
 
 def test_a_file_is_shown_then_applied_whole_and_again_changes_nothing(api: Api) -> None:
     put(api, "file-a", note="by hand", payload={"full": True})
-    api.http.post("/v1/schedules/file-a/pause", params={"note": "by hand"}).raise_for_status()
+    api.http.post("/v1/schedules/file-a/pause", params={"note": "the move"}).raise_for_status()
     wanted = [{"name": "file-a", **DAILY, "priority": 2, "payload": {"full": 1}}, {"name": "file-b", **DAILY}]
     planned = apply(api, wanted, dry_run=True)
     assert planned["created"] == ["file-b"]
     assert planned["changed"] == [
         {
             "name": "file-a",
-            "before": {"payload": {"full": True}, "priority": None},
-            "after": {"payload": {"full": 1}, "priority": 2},
+            "before": {"payload": {"full": True}, "priority": None, "note": "by hand"},
+            "after": {"payload": {"full": 1}, "priority": 2, "note": None},
         }
     ]
     assert names(api, prefix="file-") == ["file-a"]
     assert apply(api, wanted)["created"] == ["file-b"]
     # What the operators did is theirs.
-    assert api.http.get("/v1/schedules/file-a").json()["paused"] is True
+    stored = api.http.get("/v1/schedules/file-a").json()
+    assert (stored["paused"], stored["pause_note"]) == (True, "the move")
     again = apply(api, wanted)
     assert (again["created"], again["changed"], again["unchanged"]) == ([], [], ["file-a", "file-b"])
 
@@ -81,13 +82,16 @@ def test_only_prune_deletes_what_a_file_does_not_name(api: Api) -> None:
 
 def test_all_that_fit_are_paused_and_resumed(api: Api) -> None:
     for name, tags in {"bulk-a": ["night"], "bulk-b": ["night"], "bulk-c": ["day"]}.items():
-        put(api, name, tags=tags)
+        put(api, name, tags=tags, note="what it is for")
     answer = api.http.post("/v1/schedules/pause", json={"tag": "night", "prefix": "bulk-", "note": "the move"})
     assert answer.json() == {"changed": ["bulk-a", "bulk-b"], "refused": {}}
-    assert api.http.get("/v1/schedules/bulk-a").json()["note"] == "the move"
+    paused = api.http.get("/v1/schedules/bulk-a").json()
+    assert (paused["note"], paused["pause_note"]) == ("what it is for", "the move")
     assert names(api, prefix="bulk-", paused=True) == ["bulk-a", "bulk-b"]
     assert api.http.post("/v1/schedules/pause", json={"tag": "night", "prefix": "bulk-"}).json()["changed"] == []
     assert api.http.post("/v1/schedules/resume", json={"prefix": "bulk-"}).json()["changed"] == ["bulk-a", "bulk-b"]
+    resumed = api.http.get("/v1/schedules/bulk-a").json()
+    assert (resumed["note"], resumed["pause_note"]) == ("what it is for", None)
     for unclear in ({}, {"all": True, "tag": "x"}, {"all": False}, {"tags": ["x"]}):
         assert api.http.post("/v1/schedules/pause", json=unclear).status_code == 422
 

@@ -44,6 +44,8 @@ class Schedule:
     next_nominal_at: datetime | None
     #: Why it can't be evaluated any more; it fires again once it is saved anew.
     broken: str | None
+    #: Why it is paused.
+    pause_note: str | None
     _stored: StoredSchedule = field(repr=False)
 
     @property
@@ -129,4 +131,4 @@ class Schedules:
 
 
 def _shown(one: StoredSchedule) -> Schedule:
-    return Schedule(one.name, one.next_nominal_at, one.row["broken"], one)
+    return Schedule(one.name, one.next_nominal_at, one.row["broken"], one.row["pause_note"], one)

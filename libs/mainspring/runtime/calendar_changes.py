@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from mainspring.domain.calendar import Calendar
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.firing import SkipReason
 from mainspring.domain.schedule import TICK
-from mainspring.runtime.schedule_changes import pass_over_until, wait_anew
+from mainspring.runtime import ledger
+from mainspring.runtime.ledger import Passed
+from mainspring.runtime.schedule_changes import anew, passed_over
 from mainspring.store import calendars, fleet, schedules
 from mainspring.store.calendars import StoredCalendar
 from mainspring.store.pool import Conn
-from mainspring.store.schedules import StoredSchedule
+from mainspring.store.schedules import StoredSchedule, Wait
 
 
 async def found(connection: Conn, name: str) -> StoredCalendar:
@@ -30,29 +33,34 @@ async def save(connection: Conn, one: Calendar) -> StoredCalendar:
     users = await schedules.lock_with_calendar(connection, one.name) if set(before or ()) != set(one.days) else []
     await calendars.save(connection, one)
     if users:
-        now = await fleet.now(connection)
         by_new_days = await schedules.lock_with_calendar(connection, one.name)
-        for old, new in zip(users, by_new_days, strict=True):
-            if new.row["broken"] is None:
-                await _follow(connection, old, new, now)
+        await _follow(connection, list(zip(users, by_new_days, strict=True)))
     return await found(connection, one.name)
 
 
-async def _follow(connection: Conn, old: StoredSchedule, new: StoredSchedule, now: datetime) -> None:
+async def _follow(connection: Conn, users: Sequence[tuple[StoredSchedule, StoredSchedule]]) -> None:
     """Wait for what the new days bring first; for the same nominal time as before where they do."""
-    try:
-        timetable = new.timetable()
-    except InvalidInput as error:
-        await schedules.set_aside(connection, new.name, str(error))
-        return
-    nominal_at = old.next_nominal_at
-    # One that has come, and waits for its planned instant, is still waited for when it is a nominal time still.
-    if nominal_at is not None and timetable.first_after(min(now, nominal_at - TICK)) == nominal_at:
-        return
-    # By the days that were: what has come until now was a nominal time then.
-    reason = SkipReason.PAUSED if old.row["paused"] else SkipReason.EDITED
-    await pass_over_until(connection, old, now, reason)
-    await wait_anew(connection, new, now)
+    now = await fleet.now(connection)
+    passed: list[Passed] = []
+    waits: list[Wait] = []
+    for old, new in users:
+        if new.row["broken"] is not None:
+            continue
+        try:
+            if not _still_waits(old, new, now):
+                # By the days that were: what has come until now was a nominal time then.
+                passed += passed_over(old, now, SkipReason.PAUSED if old.row["paused"] else SkipReason.EDITED)
+                waits.append(anew(new, now))
+        except InvalidInput as error:
+            await schedules.set_aside(connection, new.name, str(error))
+    await ledger.record_skipped(connection, passed)
+    await schedules.wait_for(connection, waits)
+
+
+def _still_waits(old: StoredSchedule, new: StoredSchedule, now: datetime) -> bool:
+    """Whether what it waits for is a nominal time still: one that has come may wait for its planned instant."""
+    nominal_at, timetable = old.next_nominal_at, new.timetable()
+    return nominal_at is not None and timetable.first_after(min(now, nominal_at - TICK)) == nominal_at
 
 
 async def delete(connection: Conn, name: str) -> None:

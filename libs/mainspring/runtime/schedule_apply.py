@@ -1,7 +1,7 @@
 """Schedules as one file has them: what would change, and the change, in one transaction.
 
-A file names whole definitions; what it leaves out has its default, but for ``paused`` and ``note``, which are the
-operators'. Schedules that it doesn't name stay, unless they are to be pruned.
+A file names whole definitions; what it leaves out has its default, but for ``paused``, which is the operators'.
+Schedules that it doesn't name stay, unless they are to be pruned.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ class _TakenBack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WantedSchedule:
-    """A schedule of a file, and which of the operators' fields the file names."""
+    """A schedule of a file."""
 
     definition: ScheduleDefinition
-    #: ``paused`` and ``note``, as far as they are named.
-    named: frozenset[str] = frozenset({"paused", "note"})
+    #: Whether the file says if it is paused; otherwise it stays as it is.
+    says_paused: bool = True
 
     def beside(self, stored: StoredSchedule | None) -> ScheduleDefinition:
         """The definition, with what it doesn't name as it is stored."""
-        if stored is None:
+        if stored is None or self.says_paused:
             return self.definition
-        kept: dict[str, Any] = {name: stored.row[name] for name in ("paused", "note") if name not in self.named}
-        return replace(self.definition, **kept)
+        return replace(self.definition, paused=stored.row["paused"])
 
 
 @dataclass(frozen=True, slots=True)

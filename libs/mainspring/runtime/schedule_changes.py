@@ -7,6 +7,7 @@ is recorded as skipped for that reason.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -14,14 +15,16 @@ from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.firing import SkippedRange, SkipReason, pass_over
 from mainspring.domain.job import JobRequest
+from mainspring.domain.schedule import OnceTrigger
 from mainspring.domain.timetable import Timetable
 from mainspring.domain.zones import zone_data_version
 from mainspring.runtime import ledger
+from mainspring.runtime.ledger import Passed
 from mainspring.runtime.replay import once
 from mainspring.runtime.submit import Accepted, submit_in
-from mainspring.store import backfills, calendars, fires, fleet, schedules
+from mainspring.store import backfills, calendars, fleet, schedules
 from mainspring.store.pool import Conn
-from mainspring.store.schedules import ScheduleFilter, Standing, StoredSchedule
+from mainspring.store.schedules import ScheduleFilter, Standing, StoredSchedule, Wait
 
 #: Schedules that one bulk change takes from the table at once.
 _PAGE = 500
@@ -54,7 +57,11 @@ async def save(connection: Conn, definition: ScheduleDefinition, *, is_new: bool
 
 async def set_paused(connection: Conn, name: str, paused: bool, note: str | None = None) -> StoredSchedule:
     """Pause or resume; resumed, it waits for its first nominal time after now. Raises NotFound."""
-    await _set_paused(connection, await locked(connection, name), paused, note, await fleet.now(connection))
+    one = await locked(connection, name)
+    if one.row["paused"] == paused:
+        await schedules.wait_for(connection, [Wait(name, paused, note if paused else None, one.standing())])
+    else:
+        await _switch(connection, [one], paused, note)
     return await found(connection, name)
 
 
@@ -65,25 +72,25 @@ async def set_all_paused(
     changed: list[str] = []
     refused: dict[str, str] = {}
     last = ""
-    while page := await schedules.list_after(connection, last, _PAGE, which._replace(paused=not paused)):
+    while page := await schedules.lock_page(connection, last, _PAGE, which._replace(paused=not paused)):
         last = page[-1].name
-        now = await fleet.now(connection)
-        for seen in page:
-            one = await schedules.lock(connection, seen.name)
-            if one is None or one.row["paused"] == paused:
-                continue
+        sound = []
+        for one in page:
             try:
-                await _set_paused(connection, one, paused, note, now)
-                changed.append(one.name)
+                one.timetable()
             except InvalidInput as error:
                 refused[one.name] = str(error)
+            else:
+                sound.append(one)
+        await _switch(connection, sound, paused, note)
+        changed += [one.name for one in sound]
     return changed, refused
 
 
 async def delete(connection: Conn, name: str) -> None:
     """Delete a schedule; its jobs and the record of its fires stay. Raises NotFound."""
     one = await locked(connection, name)
-    await pass_over_until(connection, one, await fleet.now(connection), SkipReason.EDITED)
+    await ledger.record_skipped(connection, passed_over(one, await fleet.now(connection), SkipReason.EDITED))
     await backfills.cancel_all(connection, name)
     await schedules.delete(connection, name)
 
@@ -104,10 +111,10 @@ async def trigger(
     return Accepted(UUID(json.loads(answer)["id"]), answer, is_replayed)
 
 
-async def wait_anew(connection: Conn, one: StoredSchedule, now: datetime) -> None:
-    """Wait for the first nominal time after now: those before it have been passed over."""
+def anew(one: StoredSchedule, now: datetime) -> Wait:
+    """It waits for the first nominal time after now: those before it have been passed over. Raises InvalidInput."""
     standing = _first_after(one.timetable(), one.row["max_runs"], now, one)
-    await schedules.wait_for(connection, one, one.row["paused"], one.row["note"], standing)
+    return Wait(one.name, one.row["paused"], one.row["pause_note"], standing)
 
 
 async def locked(connection: Conn, name: str) -> StoredSchedule:
@@ -146,7 +153,8 @@ async def _standing(
         # The jitter may be another one.
         return existing.standing()._replace(fires_at=timetable.fires_at(nominal_at))
     is_of_a_pause = existing.row["paused"] or definition.paused
-    await pass_over_until(connection, existing, now, SkipReason.PAUSED if is_of_a_pause else SkipReason.EDITED)
+    reason = SkipReason.PAUSED if is_of_a_pause else SkipReason.EDITED
+    await ledger.record_skipped(connection, passed_over(existing, now, reason))
     # By another trigger, or in another zone, the same time on the clock is another one.
     return _first_after(timetable, definition.max_runs, now, existing)._replace(last_local=None)
 
@@ -162,12 +170,13 @@ def _goes_on(existing: StoredSchedule, definition: ScheduleDefinition) -> bool:
     return before.fires_like(definition) and before.paused == definition.paused
 
 
-async def _set_paused(connection: Conn, one: StoredSchedule, paused: bool, note: str | None, now: datetime) -> None:
-    standing = one.standing()
-    if one.row["paused"] != paused:
-        await pass_over_until(connection, one, now, SkipReason.PAUSED)
-        standing = _first_after(one.timetable(), one.row["max_runs"], now, one)
-    await schedules.wait_for(connection, one, paused, note, standing)
+async def _switch(connection: Conn, those: Sequence[StoredSchedule], paused: bool, note: str | None) -> None:
+    """Pause those that aren't, or resume those that are. Raises InvalidInput."""
+    now = await fleet.now(connection)
+    passed = [each for one in those for each in passed_over(one, now, SkipReason.PAUSED)]
+    await ledger.record_skipped(connection, passed)
+    waits = [anew(one, now)._replace(paused=paused, pause_note=note if paused else None) for one in those]
+    await schedules.wait_for(connection, waits)
 
 
 def _first_after(
@@ -179,17 +188,15 @@ def _first_after(
     return Standing(nominal_at, timetable.fires_at(nominal_at), last_local, now, zone_data_version())
 
 
-async def pass_over_until(connection: Conn, one: StoredSchedule, now: datetime, reason: SkipReason) -> None:
-    """Record the nominal times that have come by ``now`` and will not fire any more."""
+def passed_over(one: StoredSchedule, now: datetime, reason: SkipReason) -> list[Passed]:
+    """The nominal times that have come by ``now`` and will not fire any more, to be recorded."""
     nominal_at = one.next_nominal_at
     if nominal_at is None or nominal_at > now:
-        return
+        return []
     try:
         timetable = one.timetable()
         skipped = pass_over(timetable.trigger, timetable.rules, next_nominal_at=nominal_at, now=now, reason=reason)
     except (InvalidInput, ValueError, OverflowError):
         # It can't be evaluated any more: what is known is that it waited for this one.
-        skipped = (SkippedRange(nominal_at, nominal_at, 1, reason),)
-        await fires.record(connection, [fires.skipped_row(one.name, each) for each in skipped])
-        return
-    await ledger.record_skipped(connection, one.name, timetable.trigger, skipped)
+        return [Passed(one.name, OnceTrigger(nominal_at), SkippedRange(nominal_at, nominal_at, 1, reason))]
+    return [Passed(one.name, timetable.trigger, each) for each in skipped]

@@ -91,11 +91,14 @@ async def cancel_running(connection: Conn, names: Sequence[str]) -> None:
 
 
 async def recorded_between(
-    connection: Conn, schedule: str, first: datetime, last: datetime
-) -> list[tuple[datetime, datetime]]:
-    """The first and last nominal times of the records that begin in [first, last]."""
-    rows = await connection.fetch(_SQL["recorded_between"], schedule, first, last)
-    return [(row["nominal_at"], row["last_nominal_at"]) for row in rows]
+    connection: Conn, runs: Sequence[tuple[str, datetime, datetime]]
+) -> list[list[tuple[datetime, datetime]]]:
+    """For each run (schedule, first, last): the first and last nominal times of the records that begin in it."""
+    found: list[list[tuple[datetime, datetime]]] = [[] for _ in runs]
+    if runs:
+        for row in await connection.fetch(_SQL["recorded_between"], *columns(runs)):
+            found[row["place"] - 1].append((row["nominal_at"], row["last_nominal_at"]))
+    return found
 
 
 async def record(connection: Conn, rows: Iterable[FireRow], backfill: UUID | None = None) -> set[tuple[str, datetime]]:

@@ -17,7 +17,7 @@ from mainspring.domain.zones import load_zone
 from mainspring.store import jobs
 from mainspring.store.jobs import JobRow
 from mainspring.store.pool import Conn
-from mainspring.store.sql import load
+from mainspring.store.sql import columns, load
 
 _SQL = load("schedules")
 
@@ -141,6 +141,15 @@ class Standing(NamedTuple):
     zone_data: str | None
 
 
+class Wait(NamedTuple):
+    """Whether a schedule is paused, and what it waits for."""
+
+    schedule: str
+    paused: bool
+    pause_note: str | None
+    standing: Standing
+
+
 class ScheduleFilter(NamedTuple):
     """Which schedules are meant; None: any."""
 
@@ -214,13 +223,19 @@ async def delete(connection: Conn, name: str) -> bool:
     return bool(await connection.fetchrow(_SQL["delete"], name))
 
 
-async def wait_for(connection: Conn, one: StoredSchedule, paused: bool, note: str | None, standing: Standing) -> None:
-    """Pause or resume, and set what it waits for, under the row's lock."""
-    await connection.execute(
-        _SQL["wait_for"],
-        *(one.name, paused, note, standing.next_nominal_at, standing.fires_at, standing.zone_data),
-        *(standing.last_local, standing.active_since),
-    )
+async def lock_page(
+    connection: Conn, name: str, most: int, which: ScheduleFilter = EVERY_SCHEDULE
+) -> Sequence[StoredSchedule]:
+    """A page of schedules by name, locked until the transaction ends."""
+    names = [row["name"] for row in await connection.fetch(_SQL["lock_list"], name, most, *which)]
+    return [StoredSchedule(row) for row in await connection.fetch(_SQL["get_all"], names)] if names else []
+
+
+async def wait_for(connection: Conn, steps: Sequence[Wait]) -> None:
+    """Pause or resume schedules, and set what they wait for, under their rows' locks."""
+    if steps:
+        rows = [(one.schedule, one.paused, one.pause_note, *one.standing) for one in steps]
+        await connection.execute(_SQL["wait_for"], *columns(rows))
 
 
 async def set_aside(connection: Conn, name: str, why: str) -> None:

@@ -13,11 +13,12 @@ from datetime import datetime
 from uuid import UUID
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.firing import FiringPlan, Overlap, SkipReason
+from mainspring.domain.firing import FiringPlan, Overlap, SkippedRange, SkipReason
 from mainspring.domain.timetable import Timetable
 from mainspring.domain.trace import JobTrace
 from mainspring.fault_points import reach
 from mainspring.runtime import ledger
+from mainspring.runtime.ledger import Passed
 from mainspring.runtime.loop import Pass
 from mainspring.store import fires, fleet, jobs, runs, schedules
 from mainspring.store.fires import FireRow, Step
@@ -162,8 +163,8 @@ async def judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
 
 async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime) -> dict[str, int]:
     """Insert a job for each nominal time that nobody has recorded before; returns how many for each schedule."""
+    await _spare_recorded(connection, due)
     for one in due:
-        await _spare_recorded(connection, one)
         one.ids = sorted(jobs.new_id() for _ in one.plan.fire)
     rows = [row for one in due for row in one.rows()]
     recorded = await fires.record(connection, rows)
@@ -188,15 +189,20 @@ async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime)
     return made
 
 
-async def _spare_recorded(connection: Conn, one: DueSchedule) -> None:
+async def _spare_recorded(connection: Conn, due: Sequence[DueSchedule]) -> None:
     """A run of skipped nominal times holds none that is recorded: a backfill may have been there."""
-    if any(skip.count > 1 for skip in one.plan.skipped):
-        pieces = [
-            piece
-            for skip in one.plan.skipped
-            for piece in await ledger.without_recorded(connection, one.name, one.timetable.trigger, skip)
-        ]
-        one.plan = replace(one.plan, skipped=tuple(pieces))
+    passed = [
+        Passed(one.name, one.timetable.trigger, skip)
+        for one in due
+        if any(skip.count > 1 for skip in one.plan.skipped)
+        for skip in one.plan.skipped
+    ]
+    left: dict[str, list[SkippedRange]] = {one.schedule: [] for one in passed}
+    for piece in await ledger.without_recorded(connection, passed):
+        left[piece.schedule].append(piece.skipped)
+    for one in due:
+        if one.name in left:
+            one.plan = replace(one.plan, skipped=tuple(left[one.name]))
 
 
 def _trace(stored: StoredSchedule, job_id: UUID) -> str | None:

@@ -21,7 +21,9 @@ ALTER TABLE mainspring.schedules
     -- What a clock on the wall showed at the last nominal time that was decided: it comes once, whatever the zone does.
     ADD COLUMN last_local timestamp,
     -- Since when its nominal times are those of its present trigger, and it has not been paused.
-    ADD COLUMN active_since timestamptz NOT NULL DEFAULT now();
+    ADD COLUMN active_since timestamptz NOT NULL DEFAULT now(),
+    -- Why it is paused.
+    ADD COLUMN pause_note text;
 -- What is late while services are replaced is still to be fired.
 UPDATE mainspring.schedules SET active_since = next_nominal_at - interval '1 microsecond'
 WHERE next_nominal_at <= active_since;
@@ -71,15 +73,17 @@ CREATE TABLE mainspring.backfills (
 CREATE INDEX backfills_running ON mainspring.backfills (created_at) WHERE state = 'running';
 CREATE INDEX backfills_schedule ON mainspring.backfills (schedule, created_at);
 
--- A backfill's jobs are no run of the schedule that an overlap policy counts.
+-- A backfill's jobs are no runs of the schedule: no overlap policy counts them, and none is its last one.
 ALTER TABLE mainspring.live_jobs ADD COLUMN backfill uuid;
+ALTER TABLE mainspring.finished_jobs ADD COLUMN backfill uuid;
 CREATE INDEX live_jobs_backfill ON mainspring.live_jobs (backfill) WHERE backfill IS NOT NULL;
 
 -- Jobs of schedules that run one at a time, held until the earlier ones have ended.
 CREATE INDEX live_jobs_held ON mainspring.live_jobs (schedule, id) WHERE state = 'scheduled' AND reason = 'overlap';
 
 -- A schedule's last runs: what the next one is told, and whether it has been failing.
-CREATE INDEX finished_jobs_schedule ON mainspring.finished_jobs (schedule, finished_at) WHERE schedule IS NOT NULL;
+CREATE INDEX finished_jobs_schedule ON mainspring.finished_jobs (schedule, finished_at)
+WHERE schedule IS NOT NULL AND backfill IS NULL;
 
 -- The release of the zone data that the leading scheduler computes with. Others are told when theirs differs.
 CREATE TABLE mainspring.zone_data (

@@ -103,11 +103,11 @@ noted AS (
 )
 INSERT INTO mainspring.finished_jobs (
     id, queue, task, state, reason, priority, due_at, expires_at, fence, attempt, attempts_used, max_attempts,
-    timeout_seconds, idempotency_key, schedule, started_at, finished_at
+    timeout_seconds, idempotency_key, schedule, backfill, started_at, finished_at
 )
 SELECT
     id, queue, task, 'succeeded', 'duplicate', priority, due_at, expires_at, fence + 1, attempt, attempts_used,
-    max_attempts, timeout_seconds, idempotency_key, schedule, started_at, clock_timestamp()
+    max_attempts, timeout_seconds, idempotency_key, schedule, backfill, started_at, clock_timestamp()
 FROM locked
 RETURNING id
 

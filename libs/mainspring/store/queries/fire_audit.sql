@@ -5,7 +5,7 @@ SELECT
     CASE WHEN schedules.calendars <> '{}' THEN mainspring.excluded_days(schedules.calendars) END AS excluded_days,
     (
         SELECT max(finished_jobs.finished_at) FROM mainspring.finished_jobs
-        WHERE finished_jobs.schedule = schedules.name AND finished_jobs.state = 'succeeded'
+        WHERE finished_jobs.schedule = schedules.name AND finished_jobs.backfill IS NULL AND finished_jobs.state = 'succeeded'
     ) AS last_success
 FROM mainspring.schedules
 WHERE name > $1 AND NOT paused AND broken IS NULL AND next_nominal_at IS NOT NULL AND (zone_data = $2 OR timezone = 'UTC')

@@ -22,7 +22,7 @@ FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::integer[], $5:
 WHERE schedules.name = step.name AND schedules.name = ANY ($1::text[])
 
 -- name: pause_failing
-UPDATE mainspring.schedules SET paused = true, note = step.note, updated_at = clock_timestamp()
+UPDATE mainspring.schedules SET paused = true, pause_note = step.note, updated_at = clock_timestamp()
 FROM unnest($1::text[], $2::text[]) AS step (name, note)
 WHERE schedules.name = step.name AND schedules.name = ANY ($1::text[])
 
@@ -44,7 +44,8 @@ FROM unnest($1::text[], $2::integer[]) AS asked (schedule, failures)
 JOIN mainspring.schedules ON schedules.name = asked.schedule
 CROSS JOIN LATERAL (
     SELECT max(finished_at) AS at FROM mainspring.finished_jobs
-    WHERE finished_jobs.schedule = asked.schedule AND finished_jobs.state = 'succeeded'
+    WHERE finished_jobs.schedule = asked.schedule AND finished_jobs.backfill IS NULL
+        AND finished_jobs.state = 'succeeded'
 ) AS last_success
 CROSS JOIN LATERAL (
     SELECT count(*) AS dead FROM (
@@ -99,6 +100,11 @@ LIMIT $3
 SELECT last_nominal_at FROM mainspring.fires WHERE schedule = $1 ORDER BY nominal_at DESC LIMIT 1
 
 -- name: recorded_between
-SELECT nominal_at, last_nominal_at FROM mainspring.fires
-WHERE schedule = $1 AND nominal_at BETWEEN $2 AND $3
-ORDER BY nominal_at
+-- Of many runs at once; they are told apart by their place.
+SELECT asked.place, found.nominal_at, found.last_nominal_at
+FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[]) WITH ORDINALITY AS asked (schedule, first, last, place)
+CROSS JOIN LATERAL (
+    SELECT fires.nominal_at, fires.last_nominal_at FROM mainspring.fires
+    WHERE fires.schedule = asked.schedule AND fires.nominal_at BETWEEN asked.first AND asked.last
+) AS found
+ORDER BY asked.place, found.nominal_at

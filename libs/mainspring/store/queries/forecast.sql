@@ -5,7 +5,8 @@ SELECT asked.schedule, avg(extract(epoch FROM run.finished_at - run.started_at))
 FROM unnest($1::text[]) AS asked (schedule)
 CROSS JOIN LATERAL (
     SELECT finished_jobs.started_at, finished_jobs.finished_at FROM mainspring.finished_jobs
-    WHERE finished_jobs.schedule = asked.schedule AND finished_jobs.state = 'succeeded'
+    WHERE finished_jobs.schedule = asked.schedule AND finished_jobs.backfill IS NULL
+        AND finished_jobs.state = 'succeeded'
         AND finished_jobs.finished_at > (SELECT clock_timestamp()) - interval '8 days'
         AND finished_jobs.finished_at < (SELECT clock_timestamp()) + interval '1 hour'
     ORDER BY finished_jobs.finished_at DESC

@@ -87,11 +87,11 @@ noted AS (
 )
 INSERT INTO mainspring.finished_jobs (
     id, queue, task, state, priority, due_at, expires_at, fence, attempt, attempts_used, max_attempts,
-    timeout_seconds, idempotency_key, schedule, started_at, finished_at
+    timeout_seconds, idempotency_key, schedule, backfill, started_at, finished_at
 )
 SELECT
     id, queue, task, 'cancelled', priority, due_at, expires_at, fence + 1, attempt, attempts_used, max_attempts,
-    timeout_seconds, idempotency_key, schedule, started_at, clock_timestamp()
+    timeout_seconds, idempotency_key, schedule, backfill, started_at, clock_timestamp()
 FROM locked
 RETURNING id
 
@@ -130,11 +130,11 @@ noted AS (
 )
 INSERT INTO mainspring.live_jobs (
     id, queue, task, state, priority, due_at, fence, attempt, attempts_used, max_attempts, timeout_seconds,
-    idempotency_key, schedule
+    idempotency_key, schedule, backfill
 )
 SELECT
     id, queue, task, 'scheduled', priority, clock_timestamp(), fence + 1, attempt, 0, max_attempts, timeout_seconds,
-    idempotency_key, schedule
+    idempotency_key, schedule, backfill
 FROM gone
 RETURNING id
 

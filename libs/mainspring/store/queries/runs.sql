@@ -10,13 +10,13 @@ SELECT
 FROM (
     (
         SELECT id, state, finished_at, result FROM mainspring.finished_jobs
-        WHERE schedule = $1 AND id <> $2 AND (NOT $3 OR state = 'succeeded')
+        WHERE schedule = $1 AND backfill IS NULL AND id <> $2 AND (NOT $3 OR state = 'succeeded')
         ORDER BY finished_at DESC LIMIT 1
     )
     UNION ALL
     (
         SELECT id, state, finished_at, NULL::jsonb FROM mainspring.live_jobs
-        WHERE schedule = $1 AND id <> $2 AND state = 'dead' AND NOT $3
+        WHERE schedule = $1 AND backfill IS NULL AND id <> $2 AND state = 'dead' AND NOT $3
         ORDER BY finished_at DESC LIMIT 1
     )
 ) AS last

@@ -17,7 +17,8 @@ ON CONFLICT (name) DO UPDATE SET
     note = excluded.note, queue = excluded.queue, priority = excluded.priority, tags = excluded.tags,
     calendars = excluded.calendars, pause_after = excluded.pause_after, next_nominal_at = excluded.next_nominal_at,
     fires_at = excluded.fires_at, zone_data = excluded.zone_data, last_local = excluded.last_local,
-    active_since = excluded.active_since, broken = NULL, updated_at = clock_timestamp()
+    active_since = excluded.active_since, broken = NULL, updated_at = clock_timestamp(),
+    pause_note = CASE WHEN excluded.paused THEN schedules.pause_note END
 
 -- name: lock_name
 -- Before there is a row to lock.
@@ -42,6 +43,22 @@ SELECT name FROM mainspring.schedules WHERE calendars <> '{}' AND $1 = ANY (cale
 SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
 FROM mainspring.schedules WHERE name = $1
 
+-- name: lock_list
+-- Their names alone: the rows are read in a statement of its own, as they are after the wait for the locks.
+SELECT name FROM mainspring.schedules
+WHERE name > $1
+    AND ($3::text IS NULL OR starts_with(name, $3)) AND ($4::text IS NULL OR task = $4)
+    AND ($5::text IS NULL OR queue = $5) AND ($6::text IS NULL OR $6 = ANY (tags))
+    AND ($7::boolean IS NULL OR paused = $7)
+ORDER BY name
+LIMIT $2
+FOR UPDATE
+
+-- name: get_all
+SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
+FROM mainspring.schedules WHERE name = ANY ($1::text[])
+ORDER BY name
+
 -- name: list
 -- A page by name of those that fit the filter; NULL: any.
 SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
@@ -57,11 +74,16 @@ LIMIT $2
 DELETE FROM mainspring.schedules WHERE name = $1 RETURNING name
 
 -- name: wait_for
--- What the next nominal time is, after a pause, an edit of a calendar, or other zone data.
+-- Whether they are paused and what they wait for, after a pause, a resume, or an edit of a calendar.
 UPDATE mainspring.schedules
-SET paused = $2, note = $3, next_nominal_at = $4, fires_at = $5, zone_data = $6, last_local = $7, active_since = $8,
-    updated_at = clock_timestamp()
-WHERE name = $1
+SET paused = step.paused, pause_note = step.pause_note, next_nominal_at = step.next_nominal_at,
+    fires_at = step.fires_at, last_local = step.last_local, active_since = step.active_since,
+    zone_data = step.zone_data, updated_at = clock_timestamp()
+FROM unnest(
+    $1::text[], $2::boolean[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::timestamp[], $7::timestamptz[],
+    $8::text[]
+) AS step (name, paused, pause_note, next_nominal_at, fires_at, last_local, active_since, zone_data)
+WHERE schedules.name = step.name AND schedules.name = ANY ($1::text[])
 
 -- name: set_aside
 UPDATE mainspring.schedules SET broken = $2 WHERE name = $1

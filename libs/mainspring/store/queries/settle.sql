@@ -28,13 +28,13 @@ recorded AS (
 finished AS (
     INSERT INTO mainspring.finished_jobs (
         id, queue, task, state, reason, priority, due_at, expires_at, fence, attempt, attempts_used, max_attempts,
-        timeout_seconds, idempotency_key, schedule, started_at, finished_at, worker, result
+        timeout_seconds, idempotency_key, schedule, backfill, started_at, finished_at, worker, result
     )
     SELECT
         locked.id, queue, task, 'succeeded',
         CASE WHEN completed.job_id IS NULL THEN 'duplicate' END,
         priority, due_at, expires_at, fence + 1, attempt, attempts_used, max_attempts,
-        timeout_seconds, idempotency_key, schedule, started_at, ended_at, worker, result
+        timeout_seconds, idempotency_key, schedule, backfill, started_at, ended_at, worker, result
     FROM locked LEFT JOIN completed ON completed.job_id = locked.id
 ),
 gone AS (
@@ -86,11 +86,11 @@ letters AS (
 finished AS (
     INSERT INTO mainspring.finished_jobs (
         id, queue, task, state, priority, due_at, expires_at, fence, attempt, attempts_used, max_attempts,
-        timeout_seconds, idempotency_key, schedule, started_at, finished_at, worker
+        timeout_seconds, idempotency_key, schedule, backfill, started_at, finished_at, worker
     )
     SELECT
         id, queue, task, 'cancelled', priority, due_at, expires_at, fence + 1, attempt, attempts_used, max_attempts,
-        timeout_seconds, idempotency_key, schedule, started_at, ended_at, worker
+        timeout_seconds, idempotency_key, schedule, backfill, started_at, ended_at, worker
     FROM locked WHERE new_state = 'cancelled'
 ),
 gone AS (

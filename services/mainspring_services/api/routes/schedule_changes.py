@@ -55,7 +55,7 @@ async def apply(request: Request, state: State) -> dict[str, Any]:
 def _wanted(index: int, given: NamedScheduleIn) -> WantedSchedule:
     try:
         definition = ScheduleIn(**given.model_dump(exclude={"name"})).definition(given.name)
-        return WantedSchedule(definition, frozenset(given.model_fields_set & {"paused", "note"}))
+        return WantedSchedule(definition, "paused" in given.model_fields_set)
     except InvalidInput as error:
         raise InvalidInput(f"schedules.{index}.{error.field}", error.message) from error
 

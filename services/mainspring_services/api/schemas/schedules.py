@@ -113,6 +113,7 @@ class Schedule(BaseModel):
     end_at: datetime | None
     max_runs: int | None
     paused: bool
+    pause_note: str | None = Field(description="Why it is paused.")
     note: str | None
     queue: str | None
     priority: int | None
