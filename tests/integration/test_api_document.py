@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import httpx
 import pytest
@@ -71,7 +72,7 @@ def test_every_operation_has_a_summary_and_every_example_is_accepted(api: Api) -
             assert operation.get("description"), f"{method} {path}"
             if (body := operation.get("requestBody")) is None:
                 continue
-            concrete = path.replace("{name}", "example").replace("{letter_id}", "01999999-0000-7000-8000-000000000000")
+            concrete = re.sub(r"\{\w+_id\}", "01999999-0000-7000-8000-000000000000", path.replace("{name}", "example"))
             answer = api.http.request(method, concrete, json=body["content"]["application/json"]["example"])
             assert answer.status_code in (200, 201, 204, 404), (path, answer.text)
 

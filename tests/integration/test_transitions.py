@@ -84,6 +84,10 @@ async def _set_aside(connection: Conn, job_id: UUID, row: Any) -> None:
     await dead_letters.reschedule_set_aside(connection, [JobRef(job_id, row["fence"])])
 
 
+async def _edit(connection: Conn, job_id: UUID, row: Any) -> None:
+    await jobs.edit(connection, job_id, jobs.JobEdit(priority=1), "test")
+
+
 async def _cancel(connection: Conn, job_id: UUID, row: Any) -> None:
     await jobs.cancel(connection, job_id, "test")
 
@@ -118,6 +122,7 @@ ACTS: list[tuple[Event, State, Act]] = [
     (Event.RESCHEDULE, State.SCHEDULED, _reschedule),
     (Event.RECONCILE, State.SCHEDULED, _reconcile),
     (Event.RECONCILE, State.SCHEDULED, _set_aside),
+    (Event.EDIT, State.SCHEDULED, _edit),
     (Event.CANCEL, State.CANCELLED, _cancel),
     (Event.REDRIVE, State.SCHEDULED, _redrive),
     (Event.DISCARD, State.DEAD, _discard),

@@ -35,6 +35,7 @@ ADMISSIBLE = sources_of(Event.ADMIT)
 CANCELLABLE = sources_of(Event.CANCEL)
 FORGOTTEN = sources_of(Event.RECONCILE)
 REDRIVABLE = sources_of(Event.REDRIVE)
+EDITABLE = sources_of(Event.EDIT)
 OPEN = (Release.OPEN, Release.OPEN_SENT)
 
 COMPLETED_TWICE = "its effect is complete twice"
@@ -171,10 +172,12 @@ def _without_message(hand: Hand) -> Hand:
 
 
 def people(world: World, parts: Mechanisms) -> Steps:
-    """Somebody cancels, or redrives."""
+    """Somebody cancels, changes or redrives."""
     row, left = world.row, world.left
     if left.cancels and world.release not in OPEN:
         spent = world._replace(left=left._replace(cancels=left.cancels - 1))
+        if row.state in EDITABLE:
+            yield turn("a person changes it", Event.EDIT, world, change(spent, State.SCHEDULED), Kind.PERSON)
         if row.state in CANCELLABLE:
             yield turn("a person cancels", Event.CANCEL, world, change(spent, State.CANCELLED), Kind.PERSON)
         elif row.state is State.RUNNING and parts.cancel_request:

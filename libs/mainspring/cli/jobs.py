@@ -86,6 +86,23 @@ def show_job(job_id: str, as_json: Json = False) -> None:
 
 
 @app.command()
+def edit(
+    job_id: str,
+    priority: Annotated[int | None, typer.Option(help="0 (first) to 9.")] = None,
+    at: Annotated[str | None, typer.Option(help="When it may start, such as 2026-12-24T18:00:00Z.")] = None,
+    payload: Annotated[str | None, typer.Option(help="The whole payload anew, as a JSON object.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Change a job that waits or retries.
+
+    Example: mainspring jobs edit 01a228fd-d2d0-799d-870e-9d4fbcc2f891 --priority 0
+    """
+    given = {"priority": priority, "run_at": at, "payload": None if payload is None else _object(payload)}
+    body = {name: value for name, value in given.items() if value is not None}
+    show(call("PATCH", f"/v1/jobs/{job_id}", body=body), as_json)
+
+
+@app.command()
 def cancel(job_id: str, as_json: Json = False) -> None:
     """Cancel a job; a running one is asked to stop.
 

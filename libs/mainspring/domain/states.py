@@ -46,6 +46,7 @@ class Event(StrEnum):
     DUPLICATE = "duplicate"
     RESCHEDULE = "reschedule"
     RECONCILE = "reconcile"
+    EDIT = "edit"
     CANCEL = "cancel"
     STOP = "stop"
     REDRIVE = "redrive"
@@ -115,6 +116,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     _row(Event.DUPLICATE, IN_BROKER, State.SUCCEEDED, "its idempotency key is already complete"),
     _row(Event.RESCHEDULE, State.RETRYING, State.SCHEDULED, "its ladder message is missing at due_at + 5 s"),
     _row(Event.RECONCILE, IN_BROKER, State.SCHEDULED, "the broker lost its messages"),
+    _row(Event.EDIT, WAITING, State.SCHEDULED, "a person changed its priority, time or payload"),
     _row(Event.CANCEL, WAITING, State.CANCELLED, "a person asked"),
     _row(Event.STOP, State.RUNNING, State.CANCELLED, "a cancel was requested, and the handler stopped"),
     _row(Event.REDRIVE, REDRIVABLE, State.SCHEDULED, "a person asked"),

@@ -1,11 +1,11 @@
-"""Making jobs, and what people do to one of them: cancel, redrive, hasten."""
+"""Making jobs, and what people do to one of them: edit, cancel, redrive."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from mainspring.domain.ids import uuid7
 from mainspring.domain.job import JobRequest
 from mainspring.domain.retry import DEFAULT
 from mainspring.domain.states import WAITING, State
+from mainspring.store import fleet
 from mainspring.store.pool import Conn
 from mainspring.store.sql import columns, load
 from mainspring.store.wakeups import CANCEL_CHANNEL
@@ -62,6 +63,14 @@ class JobRow(NamedTuple):
     schedule: str | None = None
     nominal_at: datetime | None = None
     traceparent: str | None = None
+
+
+class JobEdit(NamedTuple):
+    """What is to change of a waiting job; None stays. ``payload`` is JSON text."""
+
+    priority: int | None = None
+    run_at: datetime | None = None
+    payload: str | None = None
 
 
 class ReservedKey(NamedTuple):
@@ -200,9 +209,27 @@ async def redrive_dead(connection: Conn, job_ids: Sequence[UUID], author: str) -
     return len(await connection.fetch(_SQL["redrive_dead"], list(job_ids), author))
 
 
+async def edit(connection: Conn, job_id: UUID, change: JobEdit, author: str) -> bool:
+    """Change a job that waits; False when none does, or when a new time is asked for one that is kept back."""
+    return await _edit(connection, job_id, change, WAITING, author)
+
+
 async def hasten_retry(connection: Conn, job_id: UUID, author: str) -> bool:
     """Make a retrying job due now; False when it isn't retrying."""
-    return bool(await connection.fetchrow(_SQL["hasten_retry"], job_id, author))
+    return await _edit(connection, job_id, JobEdit(run_at=await fleet.now(connection)), {State.RETRYING}, author)
+
+
+async def _edit(connection: Conn, job_id: UUID, change: JobEdit, of: Iterable[State], author: str) -> bool:
+    said = {"priority": change.priority, "run_at": change.run_at and change.run_at.isoformat()}
+    details = {name: value for name, value in said.items() if value is not None}
+    if change.payload is not None:
+        # Which one it was and is stays out of the history: payloads may hold what is to be forgotten one day.
+        details["payload"] = "changed"
+    row = await connection.fetchrow(
+        _SQL["edit"],
+        *(job_id, change.priority, change.run_at, list(of), change.payload, author, json.dumps(details)),
+    )
+    return row is not None
 
 
 async def counts(connection: Conn) -> list[Any]:

@@ -32,6 +32,7 @@ ALLOWED = {
     Event.DUPLICATE: ("enqueued admitted retrying", "succeeded"),
     Event.RESCHEDULE: ("retrying", "scheduled"),
     Event.RECONCILE: ("enqueued admitted retrying", "scheduled"),
+    Event.EDIT: ("scheduled blocked enqueued admitted retrying", "scheduled"),
     Event.CANCEL: ("scheduled blocked enqueued admitted retrying", "cancelled"),
     Event.STOP: ("running", "cancelled"),
     Event.REDRIVE: ("dead cancelled", "scheduled"),

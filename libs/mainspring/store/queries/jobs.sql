@@ -138,17 +138,27 @@ SELECT
 FROM gone
 RETURNING id
 
--- name: hasten_retry
--- A retry that a person wants now: its ladder message becomes stale.
-WITH hastened AS (
-    UPDATE mainspring.live_jobs SET state = 'scheduled', fence = fence + 1, due_at = clock_timestamp()
-    WHERE id = $1 AND state = 'retrying'
+-- name: edit
+-- The message that it may have becomes stale, and a release finds it anew: its due time is never in the past, so that
+-- none has passed it by. A job that is kept back until earlier ones of its schedule have ended keeps its due time.
+WITH edited AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'scheduled', fence = fence + 1, rechecks = 0, priority = coalesce($2, priority),
+        reason = CASE WHEN reason = 'overlap' THEN reason END,
+        due_at = CASE WHEN reason = 'overlap' THEN due_at ELSE greatest(coalesce($3, due_at), clock_timestamp()) END
+    WHERE id = $1 AND state = ANY ($4::text[])
+        AND ($3::timestamptz IS NULL OR reason IS DISTINCT FROM 'overlap')
     RETURNING id, fence
 ),
+details AS (
+    UPDATE mainspring.job_details SET payload = coalesce($5::jsonb, payload), run_at = coalesce($3, run_at)
+    WHERE id = ANY (ARRAY(SELECT edited.id FROM edited))
+),
 noted AS (
-    INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'hasten', fence, $2 FROM hastened
+    INSERT INTO mainspring.events (job_id, event, fence, author, details)
+    SELECT id, 'edit', fence, $6, $7::jsonb FROM edited
 )
-SELECT id FROM hastened
+SELECT id FROM edited
 
 -- name: events_of
 SELECT at, event, fence, author, details FROM mainspring.events WHERE job_id = $1 ORDER BY at

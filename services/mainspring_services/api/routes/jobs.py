@@ -10,11 +10,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import JobRequest
-from mainspring.domain.states import FINAL
+from mainspring.domain.states import FINAL, WAITING
 from mainspring.domain.states import State as JobState
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.submit import Accepted
 from mainspring.store import attempts, job_lists, jobs
+from mainspring.store.jobs import JobEdit
 from mainspring.store.pool import Conn
 from mainspring.telemetry.tracing import Operation
 from mainspring_services.api.access import READS, SUBMITS, Operator
@@ -23,6 +24,7 @@ from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_
 from mainspring_services.api.schemas.jobs import (
     MOST_IN_BATCH,
     Job,
+    JobEditIn,
     JobIn,
     JobList,
     JobPage,
@@ -152,10 +154,7 @@ async def result(
     """The result: 200 when done, 202 when not yet, 410 when the job is dead or cancelled."""
     deadline = asyncio.get_running_loop().time() + wait
     while True:
-        row = await state.database.run(lambda connection: jobs.get(connection, job_id))
-        if row is None:
-            raise NotFound(f"no job {job_id}")
-        job = job_out(row)
+        job = job_out(await _found(state, job_id))
         if job["state"] in FINAL or asyncio.get_running_loop().time() >= deadline:
             response.status_code = _status_of(job["state"])
             return job
@@ -166,6 +165,41 @@ def _status_of(state: str) -> int:
     if state == JobState.SUCCEEDED:
         return 200
     return 410 if state in FINAL else 202
+
+
+@router.patch(
+    "/{job_id}",
+    response_model=JobWithHistory,
+    responses={**answers(404, 409), **BODY_PROBLEMS},
+    openapi_extra=takes(JobEditIn, {"priority": 0, "run_at": "2030-01-31T09:00:00Z"}),
+)
+async def edit(job_id: UUID, request: Request, state: State, author: Operator) -> dict[str, Any]:
+    """Change the priority, the time or the payload of a job that waits or retries."""
+    given: JobEditIn = parsed(JobEditIn, await read_json(request))
+    change = given.edit()
+    is_changed = False
+    while not is_changed:
+        # When it isn't, it began or was kept back in between: it is judged again.
+        _check_editable(await _found(state, job_id), change, state)
+        is_changed = await state.database.run(lambda connection: jobs.edit(connection, job_id, change, author))
+    state.wake.call()
+    return await show(job_id, state)
+
+
+def _check_editable(row: Any, change: JobEdit, state: ApiState) -> None:
+    if row["state"] not in WAITING:
+        raise Conflict(f"job {row['id']} is {row['state']}: only a job that waits or retries can be changed")
+    if row["reason"] == "overlap" and change.run_at is not None:
+        raise Conflict(f"job {row['id']} is kept back until earlier jobs of its schedule have ended")
+    if change.payload is not None:
+        state.schemas.check(JobRequest(row["task"], change.payload))
+
+
+async def _found(state: ApiState, job_id: UUID) -> Any:
+    row = await state.database.run(lambda connection: jobs.get(connection, job_id))
+    if row is None:
+        raise NotFound(f"no job {job_id}")
+    return row
 
 
 @router.post("/{job_id}/cancel", response_model=JobWithHistory, responses=answers(404, 409))

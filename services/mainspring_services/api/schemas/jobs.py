@@ -9,11 +9,13 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRequest, payload_text
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.states import Outcome, State
 from mainspring.domain.trace import JobTrace
 from mainspring.store.job_lists import JobFilter
+from mainspring.store.jobs import JobEdit
 from mainspring_services.api.schemas.common import Instant, NameText, Note
 
 MOST_IN_BATCH = 10_000
@@ -67,6 +69,24 @@ class JobIn(BaseModel):
             tags=tuple(self.tags),
             expires_at=self.expires_at,
         )
+
+
+class JobEditIn(BaseModel):
+    """What is to change of a waiting job; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    priority: int | None = Field(default=None, strict=True)
+    run_at: Instant | None = None
+    payload: dict[str, Any] | None = Field(default=None, description="The whole payload anew.")
+
+    def edit(self) -> JobEdit:
+        """As the store has it, checked as a submit is. Raises InvalidInput."""
+        if self.priority is None and self.run_at is None and self.payload is None:
+            raise InvalidInput("priority", "give at least one of priority, run_at and payload")
+        payload = None if self.payload is None else payload_text(self.payload)
+        JobRequest("t", priority=self.priority, run_at=self.run_at)
+        return JobEdit(self.priority, self.run_at, payload)
 
 
 class NewJobs(BaseModel):
