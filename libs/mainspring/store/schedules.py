@@ -11,6 +11,7 @@ from uuid import UUID
 from mainspring.domain.calendar import without_days
 from mainspring.domain.definition import ScheduleDefinition, key_of_fire
 from mainspring.domain.firing import Misfire, Overlap
+from mainspring.domain.job import check_name
 from mainspring.domain.schedule import make_trigger
 from mainspring.domain.timetable import Timetable, firing_rules
 from mainspring.domain.zones import load_zone
@@ -112,13 +113,16 @@ class StoredSchedule:
         return Timetable(row["name"], without_days(trigger, self.excluded_days, row["timezone"]), rules, jitter)
 
     def job(self, id_: UUID, nominal_at: datetime, traceparent: str | None) -> JobRow:
-        """The job that a nominal time makes: the definition's ``request``, which was checked when it was saved."""
+        """The job that a nominal time makes: the definition's ``request``, which was checked when it was saved.
+
+        Its names are checked again, since a queue's becomes one of the broker's objects. Raises InvalidInput.
+        """
         row = self.row
         return JobRow(
             id_,
-            row["task"],
+            check_name("task", row["task"]),
             row["payload"],
-            row["queue"],
+            row["queue"] and check_name("queue", row["queue"]),
             row["priority"],
             idempotency_key=key_of_fire(row["name"], nominal_at),
             tags=jobs.TAG_SEPARATOR.join(row["tags"]),
