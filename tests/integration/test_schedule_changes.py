@@ -58,6 +58,20 @@ def test_a_file_is_shown_then_applied_whole_and_again_changes_nothing(api: Api) 
     assert (again["created"], again["changed"], again["unchanged"]) == ([], [], ["file-a", "file-b"])
 
 
+def test_what_is_applied_is_what_was_shown_or_nothing(api: Api) -> None:
+    put(api, "shown-a")
+    wanted = [{"name": "shown-a", **DAILY, "priority": 2}]
+    shown = apply(api, wanted, dry_run=True)
+    put(api, "shown-a", priority=7)
+    body = {"schedules": wanted, "digest": shown["digest"]}
+    answer = api.http.post("/v1/schedules/apply", json=body)
+    assert (answer.status_code, api.http.get("/v1/schedules/shown-a").json()["priority"]) == (409, 7)
+    again = apply(api, wanted, dry_run=True)
+    assert again["digest"] != shown["digest"]
+    assert apply(api, wanted, digest=again["digest"])["digest"] == again["digest"]
+    assert api.http.get("/v1/schedules/shown-a").json()["priority"] == 2
+
+
 def test_one_bad_schedule_in_a_file_is_named_and_nothing_is_applied(api: Api) -> None:
     bad = [{"name": "half-a", **DAILY}, {"name": "half-b", "task": "t", "cron": "0 0 30 2 *"}]
     unknown = [{"name": "half-a", **DAILY}, {"name": "half-b", **DAILY, "calendars": ["nowhere"]}]

@@ -49,7 +49,8 @@ def apply(
         return
     if not yes and not typer.confirm("apply?", err=True):
         raise typer.Exit(1)
-    done = call("POST", "/v1/schedules/apply", body=body)
+    # What is applied is what was shown, or nothing.
+    done = call("POST", "/v1/schedules/apply", body=body | {"digest": planned["digest"]})
     if as_json:
         print(json.dumps(done))
     else:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 from mainspring.domain.definition import ScheduleDefinition, as_fields
-from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.runtime import schedule_changes
 from mainspring.store import schedules
 from mainspring.store.pool import Conn
@@ -59,13 +60,24 @@ class AppliedSchedules:
     unchanged: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
 
+    def digest(self) -> str:
+        """Of the difference: whoever was shown it can ask that nothing else is applied."""
+        difference = [self.created, [asdict(one) for one in self.changed], self.deleted]
+        return sha256(_text(difference).encode()).hexdigest()
+
 
 async def apply(
-    connection: Conn, wanted: Sequence[WantedSchedule], *, prune: bool = False, dry_run: bool = False
+    connection: Conn,
+    wanted: Sequence[WantedSchedule],
+    *,
+    prune: bool = False,
+    dry_run: bool = False,
+    digest: str | None = None,
 ) -> AppliedSchedules:
     """Make the schedules those of ``wanted``; with ``dry_run`` only say what would change, and refuse what would be.
 
-    ``prune`` deletes those that it doesn't name. Raises InvalidInput naming ``schedules.<n>.<field>``.
+    ``prune`` deletes those that it doesn't name. ``digest``: of the difference that was shown; Conflict is raised when
+    it is another one by now. Raises InvalidInput naming ``schedules.<n>.<field>``.
     """
     places = _places(wanted)
     answer = AppliedSchedules()
@@ -79,6 +91,8 @@ async def apply(
                     await _apply_one(connection, places[name], wanted[places[name]], answer)
                 else:
                     await _prune_one(connection, name, answer)
+            if digest is not None and digest != answer.digest():
+                raise Conflict("what would change is not what was shown: somebody has changed a schedule; look again")
             if dry_run:
                 raise _TakenBack
     return answer

@@ -38,7 +38,7 @@ _FILE = {"schedules": [{"name": "daily-report", "task": "reports.daily", "cron":
 @router.post(
     "/apply",
     response_model=AppliedOut,
-    responses=BODY_PROBLEMS,
+    responses={**answers(409), **BODY_PROBLEMS},
     openapi_extra=takes(SchedulesIn, _FILE),
     dependencies=[OPERATES],
 )
@@ -47,9 +47,11 @@ async def apply(request: Request, state: State) -> dict[str, Any]:
     given: SchedulesIn = parsed(SchedulesIn, await read_json(request))
     wanted = [_wanted(index, one) for index, one in enumerate(given.schedules)]
     applied = await state.database.run_in_transaction(
-        lambda connection: schedule_apply.apply(connection, wanted, prune=given.prune, dry_run=given.dry_run)
+        lambda connection: schedule_apply.apply(
+            connection, wanted, prune=given.prune, dry_run=given.dry_run, digest=given.digest
+        )
     )
-    return asdict(applied) | {"dry_run": given.dry_run}
+    return asdict(applied) | {"dry_run": given.dry_run, "digest": applied.digest()}
 
 
 def _wanted(index: int, given: NamedScheduleIn) -> WantedSchedule:

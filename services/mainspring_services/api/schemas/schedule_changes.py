@@ -24,6 +24,7 @@ class SchedulesIn(BaseModel):
     schedules: list[NamedScheduleIn] = Field(max_length=MOST_APPLIED)
     prune: bool = Field(default=False, description="Delete the schedules that it doesn't name.")
     dry_run: bool = Field(default=False, description="Only say what would change.")
+    digest: str | None = Field(default=None, description="Of what was shown: 409 when the difference is another.")
 
 
 class Difference(BaseModel):
@@ -42,6 +43,7 @@ class AppliedOut(BaseModel):
     unchanged: list[str]
     deleted: list[str]
     dry_run: bool
+    digest: str = Field(description="Of the difference.")
 
 
 class WhichIn(BaseModel):
