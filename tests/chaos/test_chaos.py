@@ -56,13 +56,18 @@ def test_every_kind_of_network_trouble_loses_nothing_and_doubles_nothing(monkeyp
     assert outcome.deaths == 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_process_that_dies_at_any_step_or_is_lied_to_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAINSPRING_DATABASE_URL", "MAINSPRING_AMQP_URL"):
         monkeypatch.delenv(name, raising=False)
-    outcome = run(Plan(jobs=100, seed=5, chance=0.02))
-    assert outcome.is_clean, json.dumps(outcome.figures())
-    assert outcome.deaths > 5
+    deaths = 0
+    for _ in range(3):  # chance decides how many die: a run in which few do is short, and another follows
+        outcome = run(Plan(jobs=100, seed=5, chance=0.02))
+        assert outcome.is_clean, json.dumps(outcome.figures())
+        deaths += outcome.deaths
+        if deaths > 5:
+            break
+    assert deaths > 5
 
 
 def test_every_step_is_one_that_the_code_reaches() -> None:
