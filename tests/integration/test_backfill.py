@@ -203,3 +203,17 @@ async def _succeed(connection: Conn, job_id: UUID) -> None:
     answer = await claims.claim(connection, [JobRef(job_id, fence)], claim_id, claims.Claimant(uuid4(), ("t",)), lease)
     (job,) = answer.claimed
     assert await settle.succeed(connection, [settle.Success(job_id, job.fence, claim_id, "1")])
+
+
+async def test_a_backfill_of_a_row_with_a_bad_name_waits_and_the_others_go_on(database: Database) -> None:
+    for name in ("other", "s"):
+        await save(database, name, every_seconds=3600)
+    await start(database, 2)
+    async with database.transaction() as connection:
+        await connection.execute("UPDATE mainspring.schedules SET queue = '#.a/b' WHERE name = 's'")
+        now = await fleet.now(connection)
+        await backfill.start(connection, "other", now - 2 * HOUR, now, 1)
+    loop = BackfillDue(database, lambda: None)
+    for _ in range(3):
+        await loop.run_once()
+    assert (len(await jobs_of(database, "s")), len(await jobs_of(database, "other"))) == (0, 1)

@@ -37,7 +37,8 @@ async def start(connection: Conn, name: str, start_at: datetime, end_at: datetim
         raise InvalidInput("end_at", "must be later than start_at")
     if end_at > await fleet.now(connection):
         raise InvalidInput("end_at", "must not be in the future: a backfill is of the past")
-    trigger, rules = one.timetable().trigger, one.timetable().rules
+    timetable = one.timetable()
+    trigger, rules = timetable.trigger, timetable.rules
     # No nominal time lies outside of the schedule's own bounds.
     start_at = max(start_at, rules.start_at or start_at)
     end_at = min(end_at, rules.end_at or end_at)

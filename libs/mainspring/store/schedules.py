@@ -98,8 +98,14 @@ class StoredSchedule:
         )
 
     def timetable(self) -> Timetable:
-        """When it fires, without its definition, which takes ten times as long. Raises InvalidInput."""
+        """When it fires, without its definition, which takes ten times as long.
+
+        Raises InvalidInput, also where a name in the row is none: a queue's becomes one of the broker's objects.
+        """
         row = self.row
+        check_name("task", row["task"])
+        if row["queue"] is not None:
+            check_name("queue", row["queue"])
         trigger = make_trigger(
             cron=row["cron"],
             every_seconds=row["every_seconds"],
@@ -113,16 +119,13 @@ class StoredSchedule:
         return Timetable(row["name"], without_days(trigger, self.excluded_days, row["timezone"]), rules, jitter)
 
     def job(self, id_: UUID, nominal_at: datetime, traceparent: str | None) -> JobRow:
-        """The job that a nominal time makes: the definition's ``request``, which was checked when it was saved.
-
-        Its names are checked again, since a queue's becomes one of the broker's objects. Raises InvalidInput.
-        """
+        """The job that a nominal time makes: the definition's ``request``, which was checked when it was saved."""
         row = self.row
         return JobRow(
             id_,
-            check_name("task", row["task"]),
+            row["task"],
             row["payload"],
-            row["queue"] and check_name("queue", row["queue"]),
+            row["queue"],
             row["priority"],
             idempotency_key=key_of_fire(row["name"], nominal_at),
             tags=jobs.TAG_SEPARATOR.join(row["tags"]),

@@ -131,7 +131,8 @@ class AuditFires:
 
 
 async def _fire_missed(connection: Conn, stored: StoredSchedule, found: list[datetime]) -> None:
-    timetable, rules = stored.timetable(), stored.timetable().rules
+    timetable = stored.timetable()
+    rules = timetable.rules
     now = await fleet.now(connection)
     oldest = now - rules.catchup_window if rules.catchup_window else now
     plan = FiringPlan(tuple(found), (), stored.next_nominal_at, stored.runs_left)
