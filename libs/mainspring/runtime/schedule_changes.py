@@ -72,10 +72,12 @@ async def set_all_paused(
     changed: list[str] = []
     refused: dict[str, str] = {}
     last = ""
-    while page := await schedules.lock_page(connection, last, _PAGE, which._replace(paused=not paused)):
+    while page := await schedules.list_after(connection, last, _PAGE, which._replace(paused=not paused)):
         last = page[-1].name
         sound = []
-        for one in page:
+        for one in await schedules.lock_all(connection, [seen.name for seen in page]):
+            if one.row["paused"] == paused:
+                continue  # somebody else has just done it
             try:
                 one.timetable()
             except InvalidInput as error:

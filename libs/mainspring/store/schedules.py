@@ -230,12 +230,10 @@ async def delete(connection: Conn, name: str) -> bool:
     return bool(await connection.fetchrow(_SQL["delete"], name))
 
 
-async def lock_page(
-    connection: Conn, name: str, most: int, which: ScheduleFilter = EVERY_SCHEDULE
-) -> Sequence[StoredSchedule]:
-    """A page of schedules by name, locked until the transaction ends."""
-    names = [row["name"] for row in await connection.fetch(_SQL["lock_list"], name, most, *which)]
-    return [StoredSchedule(row) for row in await connection.fetch(_SQL["get_all"], names)] if names else []
+async def lock_all(connection: Conn, names: Sequence[str]) -> list[StoredSchedule]:
+    """Those that are still there, locked until the transaction ends, as they are after the wait for the locks."""
+    await connection.execute(_SQL["lock_all"], names)
+    return [StoredSchedule(row) for row in await connection.fetch(_SQL["get_all"], names)]
 
 
 async def wait_for(connection: Conn, steps: Sequence[Wait]) -> None:

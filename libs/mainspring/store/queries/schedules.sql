@@ -43,16 +43,8 @@ SELECT name FROM mainspring.schedules WHERE calendars <> '{}' AND $1 = ANY (cale
 SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
 FROM mainspring.schedules WHERE name = $1
 
--- name: lock_list
--- Their names alone: the rows are read in a statement of its own, as they are after the wait for the locks.
-SELECT name FROM mainspring.schedules
-WHERE name > $1
-    AND ($3::text IS NULL OR starts_with(name, $3)) AND ($4::text IS NULL OR task = $4)
-    AND ($5::text IS NULL OR queue = $5) AND ($6::text IS NULL OR $6 = ANY (tags))
-    AND ($7::boolean IS NULL OR paused = $7)
-ORDER BY name
-LIMIT $2
-FOR UPDATE
+-- name: lock_all
+SELECT FROM mainspring.schedules WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE
 
 -- name: get_all
 SELECT *, CASE WHEN calendars <> '{}' THEN mainspring.excluded_days(calendars) END AS excluded_days
