@@ -8,8 +8,10 @@ from uuid import UUID, uuid4
 
 from mainspring.domain.retry import DEFAULT
 from mainspring.domain.states import State
-from mainspring.store import jobs
+from mainspring.domain.turns import Turns
+from mainspring.store import jobs, lines, release
 from mainspring.store.pool import Conn
+from mainspring.store.release import Bounds, Released
 
 FINISHED = {State.SUCCEEDED, State.CANCELLED}
 
@@ -78,3 +80,13 @@ async def job(connection: Conn, job_id: UUID) -> Any:
 async def live(connection: Conn, job_id: UUID) -> Any:
     """The job's hot row, or None."""
     return await connection.fetchrow("SELECT * FROM mainspring.live_jobs WHERE id = $1", job_id)
+
+
+async def release_jobs(connection: Conn, queue: str, bounds: Bounds | None = None, **options: Any) -> Released:
+    """What a scheduler does with a queue that it knows nothing of."""
+    bounds = bounds or Bounds()
+    released = await release.release(connection, queue, bounds, **options)
+    if not released.has_lines:
+        return released
+    async with connection.transaction():
+        return await lines.serve(connection, queue, bounds, Turns(), **options)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from mainspring.domain.job import JobRef
 from mainspring.domain.states import State
-from mainspring.store import admission, fleet
+from mainspring.store import admission, queues
 from mainspring.store.admission import Admission
 from mainspring.store.pool import Conn, Database
 
@@ -18,7 +18,7 @@ LIMIT = 3
 
 async def waiting(connection: Conn, count: int, state: State = State.ENQUEUED) -> list[JobRef]:
     refs = [JobRef(await put_job(connection, state), 7) for _ in range(count)]
-    await fleet.set_concurrency(connection, "q", LIMIT)
+    await queues.set_concurrency(connection, "q", LIMIT)
     return refs
 
 
@@ -69,6 +69,6 @@ async def test_jobs_of_a_queue_that_was_resumed_meanwhile_are_left_as_they_are(d
         ref = JobRef(await put_job(connection, State.ENQUEUED), 7)
         assert await admission.return_paused(connection, "q", [ref], timedelta(seconds=1)) is None
         assert (await live(connection, ref.id))["state"] == "enqueued"
-        await fleet.pause_queue(connection, "q", True)
+        await queues.pause(connection, "q")
         assert await admission.return_paused(connection, "q", [ref], timedelta(seconds=1)) == 1
         assert (await live(connection, ref.id))["reason"] == "paused"

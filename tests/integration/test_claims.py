@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.domain.job import JobRef
 from mainspring.domain.states import State
-from mainspring.store import claims, fleet
+from mainspring.store import claims, queues
 from mainspring.store.claims import ClaimAnswer, Claimant
 from mainspring.store.pool import Conn, Database, connect
 
@@ -56,9 +56,9 @@ async def test_a_claim_asked_again_with_its_id_answers_the_same(database: Databa
 async def test_every_other_end_is_told(database: Database) -> None:
     async with database.connection() as connection:
         paused = JobRef(await put_job(connection, State.ENQUEUED, queue="paused"), 7)
-        await fleet.pause_queue(connection, "paused", True)
+        await queues.pause(connection, "paused")
         limited = JobRef(await put_job(connection, State.ENQUEUED, queue="limited"), 7)
-        await fleet.set_concurrency(connection, "limited", 1)
+        await queues.set_concurrency(connection, "limited", 1)
         unknown_task = JobRef(await put_job(connection, State.ENQUEUED, task="elsewhere"), 7)
         finished = JobRef(await put_job(connection, State.SUCCEEDED), 7)
         never = JobRef(uuid4(), 1)

@@ -26,7 +26,7 @@ from mainspring.broker.publisher import Publisher
 from mainspring.domain.job import JobRef, JobRequest
 from mainspring.domain.settlement import Verdict
 from mainspring.domain.states import Outcome, State
-from mainspring.store import admission, claims, fleet, jobs, leases, release, settle
+from mainspring.store import admission, claims, jobs, leases, queues, release, settle, sql
 from mainspring.store.admission import Admission
 from mainspring.store.claims import ClaimAnswer, Claimant, ClaimedJob
 from mainspring.store.leases import Beat, Hold
@@ -34,7 +34,7 @@ from mainspring.store.pool import Conn, Database
 from mainspring.store.release import Bounds
 from mainspring_services.scheduler.reclaim_expired import ReclaimExpired
 
-from .rows import job, live, put_job
+from .rows import job, live, put_job, release_jobs
 
 LEASE = timedelta(seconds=30)
 NOBODY = "amqp://127.0.0.1:1/"
@@ -73,7 +73,7 @@ async def admit(connection: Conn, *refs: JobRef) -> Admission:
 async def limited_to_one(connection: Conn, count: int) -> list[JobRef]:
     """Enqueued jobs that share a limit of one."""
     refs = [JobRef(await put_job(connection, State.ENQUEUED), 7) for _ in range(count)]
-    await fleet.set_concurrency(connection, "q", 1)
+    await queues.set_concurrency(connection, "q", 1)
     return refs
 
 
@@ -88,15 +88,15 @@ async def test_a2_a_cancelled_running_job_keeps_its_slot_until_its_handler_has_s
         stopped = Verdict(State.CANCELLED, Outcome.CANCELLED)
         assert await settle.fail(connection, [settle.Failure(*hold(running), "t", stopped)])
         assert (await job(connection, running.id))["state"] == "cancelled"
-        (batch,) = (await release.release(connection, "q", Bounds())).batches
+        (batch,) = (await release_jobs(connection, "q")).batches
         assert [ref.id for ref in (await admit(connection, *batch.refs)).admitted] == [second.id]
 
 
 async def test_a6_a_late_completion_of_the_first_attempt_changes_nothing(database: Database) -> None:
     async with database.connection() as connection:
         submitted = (await jobs.insert(connection, [JobRequest("t", queue="q")]))[0]
-        await fleet.adopt_queues(connection)
-        (batch,) = (await release.release(connection, "q", Bounds())).batches
+        await queues.adopt_queues(connection)
+        (batch,) = (await release_jobs(connection, "q")).batches
         first = await started(connection, batch.refs[0])
         await connection.execute("UPDATE mainspring.live_jobs SET lease_until = clock_timestamp() - interval '1 s'")
         # Nobody is there for the retry's message: the row's ticket is all that the second worker needs.
@@ -126,11 +126,12 @@ class Frozen:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
-    async def fetchval(self, query: str, *arguments: Any) -> Any:
-        counted = await self._connection.fetchval(query, *arguments)
-        self.has_counted.set()
-        await self.thaw.wait()
-        return counted
+    async def fetch(self, query: str, *arguments: Any) -> Any:
+        rows = await self._connection.fetch(query, *arguments)
+        if query == sql.load("limits")["in_hand"]:
+            self.has_counted.set()
+            await self.thaw.wait()
+        return rows
 
 
 @asynccontextmanager
@@ -182,9 +183,9 @@ async def test_k1_a_block_that_is_written_after_the_completion_is_found_by_the_r
         async with frozen_dispatcher(database, other) as writes:
             assert await complete(connection, running)
             # Woken by the completion, the release finds nothing to promote: the block isn't written yet.
-            assert (await release.release(connection, "q", bounds)).count == 0
+            assert (await release_jobs(connection, "q", bounds)).count == 0
             assert (await writes()).blocked == 1
-        (batch,) = (await release.release(connection, "q", bounds)).batches
+        (batch,) = (await release_jobs(connection, "q", bounds)).batches
         (admitted,) = (await admit(connection, *batch.refs)).admitted
         assert await complete(connection, await started(connection, admitted))
         assert (await job(connection, other.id))["state"] == "succeeded"
@@ -197,10 +198,10 @@ async def test_k3_a_blocked_job_is_released_by_whoever_looks_next(database: Data
         (ticket,) = (await admit(connection, one)).admitted
         running = await started(connection, ticket)
         assert (await admit(connection, other)).blocked == 1
-        assert (await release.release(connection, "q", Bounds())).count == 0  # its slot is held
+        assert (await release_jobs(connection, "q")).count == 0  # its slot is held
         assert await complete(connection, running)
         assert await release.next_due(connection, Bounds()) != {}
-        (batch,) = (await release.release(connection, "q", Bounds())).batches
+        (batch,) = (await release_jobs(connection, "q")).batches
         (admitted,) = (await admit(connection, *batch.refs)).admitted
         assert await complete(connection, await started(connection, admitted))
         assert (await job(connection, other.id))["state"] == "succeeded"

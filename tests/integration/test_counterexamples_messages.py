@@ -21,7 +21,7 @@ from mainspring.domain.job import JobRef, JobRequest
 from mainspring.domain.lease import LeaseTerms
 from mainspring.domain.settlement import Verdict
 from mainspring.domain.states import Outcome, State
-from mainspring.store import fleet, jobs, reconcile, release, settle
+from mainspring.store import jobs, queues, reconcile, release, settle
 from mainspring.store.claims import ClaimAnswer, Claimant
 from mainspring.store.pool import Conn, Database
 from mainspring.store.release import Bounds
@@ -56,7 +56,7 @@ class Line:
         await self.topology.declare_all(["q"])
         async with self.database.connection() as connection:
             (self.job,) = await jobs.insert(connection, [JobRequest("t", queue="q")])
-            await fleet.adopt_queues(connection)
+            await queues.adopt_queues(connection)
 
     async def close(self) -> None:
         await self.dispatch.finish()

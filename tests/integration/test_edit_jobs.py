@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.domain.job import JobRef, JobRequest
 from mainspring.domain.states import State
-from mainspring.store import claims, fleet, jobs, release
+from mainspring.store import claims, fleet, jobs, queues, release
 from mainspring.store.jobs import JobEdit
 from mainspring.store.pool import Conn, Database
 from mainspring.store.release import Bounds
@@ -29,7 +29,7 @@ async def test_what_the_broker_holds_of_a_changed_job_is_stale_and_it_is_release
     database: Database,
 ) -> None:
     async with database.transaction() as connection:
-        await fleet.make_queues(connection, ["q"])
+        await queues.make_queues(connection, ["q"])
         first, second = [one.id for one in await jobs.insert(connection, [JobRequest("t", queue="q") for _ in "ab"])]
     bounds = Bounds()
     async with database.transaction() as connection:

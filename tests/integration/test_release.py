@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import State
-from mainspring.store import fleet, jobs, release
+from mainspring.store import jobs, queues, release
 from mainspring.store.pool import Conn, Database, connect
 from mainspring.store.release import Bounds, Released
 
@@ -26,14 +26,14 @@ async def release_once(database: Database, bounds: Bounds | None = None, batch: 
 
 async def submit(connection: Conn, count: int, **fields: object) -> list[jobs.NewJob]:
     made = await jobs.insert(connection, [JobRequest("t", queue="q", **fields) for _ in range(count)])  # type: ignore[arg-type]
-    await fleet.adopt_queues(connection)
+    await queues.adopt_queues(connection)
     return made
 
 
 async def test_p01_the_limit_holds_under_every_join_method(database: Database) -> None:
     async with database.connection() as connection:
         await submit(connection, 100)
-        await fleet.set_window(connection, "q", 5)
+        await queues.change(connection, "q", {"release_window": 5})
         for method in JOIN_METHODS:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL enable_{method} = off")
@@ -46,7 +46,7 @@ async def test_p01_the_limit_holds_under_every_join_method(database: Database) -
 async def test_p01_the_limit_holds_with_all_but_nested_loops_off(database: Database) -> None:
     async with database.connection() as connection:
         await submit(connection, 100)
-        await fleet.set_window(connection, "q", 5)
+        await queues.change(connection, "q", {"release_window": 5})
         async with connection.transaction():
             for method in JOIN_METHODS[:-1]:
                 await connection.execute(f"SET LOCAL enable_{method} = off")
@@ -95,7 +95,7 @@ async def test_first_priority_jobs_of_the_future_hide_nothing(database: Database
 async def test_the_window_bounds_what_is_in_the_broker(database: Database) -> None:
     async with database.connection() as connection:
         await submit(connection, 30)
-        await fleet.set_window(connection, "q", 10)
+        await queues.change(connection, "q", {"release_window": 10})
     counts = [(await release_once(database)).count for _ in range(3)]
     assert counts == [10, 0, 0]
 
@@ -103,7 +103,7 @@ async def test_the_window_bounds_what_is_in_the_broker(database: Database) -> No
 async def test_schedulers_side_by_side_never_exceed_the_window(database: Database) -> None:
     async with database.connection() as connection:
         await submit(connection, 200)
-        await fleet.set_window(connection, "q", 50)
+        await queues.change(connection, "q", {"release_window": 50})
     for _ in range(10):
         await asyncio.gather(*(release_once(database) for _ in range(8)))
     async with database.connection() as connection:
@@ -115,7 +115,7 @@ async def test_schedulers_side_by_side_never_exceed_the_window(database: Databas
 async def test_a_limited_queue_gets_no_more_than_it_has_room_for(database: Database) -> None:
     async with database.connection() as connection:
         await submit(connection, 30)
-        await fleet.set_concurrency(connection, "q", 4)
+        await queues.set_concurrency(connection, "q", 4)
         await put_job(connection, State.RUNNING)
         await put_job(connection, State.ADMITTED)
     counts = [(await release_once(database)).count for _ in range(2)]
@@ -139,9 +139,9 @@ async def test_the_credit_fits_the_window_and_the_free_slots_of_a_limit(
 ) -> None:
     async with database.connection() as connection:
         await submit(connection, 1)
-        await fleet.set_window(connection, "q", window)
+        await queues.change(connection, "q", {"release_window": window})
         if most is not None:
-            await fleet.set_concurrency(connection, "q", most)
+            await queues.set_concurrency(connection, "q", most)
         for state, count in ((State.ENQUEUED, in_broker), (State.RUNNING, held)):
             for _ in range(count):
                 await put_job(connection, state)
@@ -175,7 +175,7 @@ async def test_published_batches_are_forgotten_by_the_next_release(database: Dat
 async def test_a_paused_queue_releases_nothing(database: Database) -> None:
     async with database.connection() as connection:
         await submit(connection, 3)
-        await fleet.pause_queue(connection, "q", True)
+        await queues.pause(connection, "q")
     assert (await release_once(database)).is_locked_elsewhere
 
 
@@ -204,7 +204,7 @@ async def test_a_returned_batch_waits_again_and_its_queue_backs_off_alone(databa
     async with database.connection() as connection:
         await submit(connection, 3)
         await jobs.insert(connection, [JobRequest("t", queue="other")])
-        await fleet.adopt_queues(connection)
+        await queues.adopt_queues(connection)
     (batch,) = (await release_once(database)).batches
     async with database.connection() as connection:
         assert len(await release.put_back(connection, batch, timedelta(seconds=30))) == 3

@@ -12,7 +12,7 @@ import pytest
 
 from mainspring.domain.job import DEEPEST_PAYLOAD, MOST_PAYLOAD_BYTES, MOST_TAGS, JobRequest
 from mainspring.domain.retry import DEFAULT
-from mainspring.store import fleet, jobs
+from mainspring.store import jobs, queues
 from mainspring.store.pool import Conn, Database
 
 from .rows import job
@@ -182,8 +182,8 @@ async def test_the_role_may_submit_and_nothing_else(database: Database) -> None:
 async def test_a_first_queue_is_made(database: Database) -> None:
     async with database.connection() as connection:
         await connection.fetchval("SELECT mainspring.submit('t', queue => 'brand-new')")
-        await fleet.adopt_queues(connection)
-        assert "brand-new" in [one.name for one in await fleet.queues(connection)]
+        await queues.adopt_queues(connection)
+        assert "brand-new" in [one.name for one in await queues.all_queues(connection)]
 
 
 def test_a_job_from_psql_runs_like_any_other(system: System) -> None:

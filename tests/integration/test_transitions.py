@@ -12,7 +12,7 @@ import pytest
 from mainspring.domain.job import JobRef
 from mainspring.domain.settlement import Verdict
 from mainspring.domain.states import Event, Outcome, Reason, State, sources_of, targets_of
-from mainspring.store import admission, claims, dead_letters, fleet, jobs, reconcile, release, settle
+from mainspring.store import admission, claims, dead_letters, jobs, queues, reconcile, release, settle
 from mainspring.store.pool import Conn, Database
 from mainspring.store.release import Bounds
 
@@ -26,20 +26,20 @@ async def _release(connection: Conn, job_id: UUID, row: Any) -> None:
 
 
 async def _admit(connection: Conn, job_id: UUID, row: Any) -> None:
-    await fleet.set_concurrency(connection, "q", 5)
+    await queues.set_concurrency(connection, "q", 5)
     await admission.admit(connection, "q", [JobRef(job_id, row["fence"])])
 
 
 async def _block(connection: Conn, job_id: UUID, row: Any) -> None:
-    await fleet.set_concurrency(connection, "q", 1)
+    await queues.set_concurrency(connection, "q", 1)
     await put_job(connection, State.RUNNING)
     await admission.admit(connection, "q", [JobRef(job_id, row["fence"])])
 
 
 async def _return(connection: Conn, job_id: UUID, row: Any) -> None:
-    await fleet.pause_queue(connection, "q", True)
+    await queues.pause(connection, "q")
     await admission.return_paused(connection, "q", [JobRef(job_id, row["fence"])], timedelta(seconds=1))
-    await fleet.pause_queue(connection, "q", False)
+    await queues.resume(connection, "q")
 
 
 async def _claim(connection: Conn, job_id: UUID, row: Any) -> None:

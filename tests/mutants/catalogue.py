@@ -122,9 +122,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "the lock of a limit's row at admission",
         (
             Edit(
-                f"{STORE}/queries/admission.sql",
-                "WHERE queue = $1 AND kind = 'concurrency' FOR UPDATE",
-                "WHERE queue = $1 AND kind = 'concurrency'",
+                f"{STORE}/queries/limits.sql",
+                "ORDER BY id\nFOR NO KEY UPDATE\n",
+                "ORDER BY id\n",
             ),
         ),
         (

@@ -17,6 +17,7 @@ from mainspring.cli import (
     forecast,
     jobs,
     keys,
+    limits,
     migrate,
     queues,
     schedules,
@@ -37,6 +38,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(calendars.app, name="calendars")
 app.add_typer(queues.app, name="queues")
+app.add_typer(limits.app, name="limits")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(queues.workers_app, name="workers")
 app.add_typer(keys.app, name="keys")

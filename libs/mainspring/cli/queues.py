@@ -23,7 +23,7 @@ def list_all(as_json: Json = False) -> None:
     """
     show_list(
         call("GET", "/v1/queues"),
-        ("name", "paused", "note", "release_window", "concurrency", "default_priority"),
+        ("name", "paused", "note", "release_window", "concurrency", "fair_by", "default_priority"),
         as_json,
     )
 
@@ -55,9 +55,12 @@ def save(
     name: str,
     window: Annotated[int | None, typer.Option(help="Jobs of it that may be in the broker at once.")] = None,
     concurrency: Annotated[str | None, typer.Option(help="Jobs that may hold a slot at once, or none.")] = None,
+    fair_by: Annotated[str | None, typer.Option(help="Where the payload has the key that takes turns.")] = None,
+    fair_weights: Annotated[str | None, typer.Option(help="Jobs in a turn by key, as JSON, or none.")] = None,
     priority: Annotated[str | None, typer.Option(help="Of jobs that say none: 0 (first) to 9, or none.")] = None,
     timeout: Annotated[str | None, typer.Option(help="Seconds, for tasks that no worker knows yet, or none.")] = None,
     retry: Annotated[str | None, typer.Option(help="Likewise the retry policy as JSON, or none.")] = None,
+    expiry: Annotated[str | None, typer.Option(help="Seconds after its time a job may still start, or none.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a queue, or change its settings; `none` lifts one.
@@ -67,11 +70,15 @@ def save(
     given = {
         "release_window": window,
         "concurrency": concurrency,
+        "fair_weights": fair_weights,
         "default_priority": priority,
         "default_timeout_seconds": timeout,
         "default_retry": retry,
+        "default_expiry_seconds": expiry,
     }
     body = {field: _value(field, value) for field, value in given.items() if value is not None}
+    if fair_by is not None:
+        body["fair_by"] = None if fair_by == "none" else fair_by
     if not body:
         raise InvalidInput("settings", "give at least one of them: mainspring queues set --help")
     show(call("PUT", f"/v1/queues/{name}", body=body), as_json)

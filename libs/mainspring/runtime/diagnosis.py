@@ -12,7 +12,7 @@ from mainspring.domain.errors import MainspringError
 from mainspring.domain.zones import zone_data_version
 from mainspring.runtime import clock
 from mainspring.runtime.settings import Settings
-from mainspring.store import audit, fleet, migrate, server, zone_data
+from mainspring.store import audit, fleet, migrate, queues, server, zone_data
 from mainspring.store.pool import Conn, Database
 
 LEAST_POSTGRES = 150_000
@@ -68,9 +68,9 @@ async def _of_database(connection: Conn) -> tuple[list[Finding], list[str]]:
     ]
     if not findings[-1].is_ok:
         return findings, []
-    queues = [one.name for one in await fleet.queues(connection)]
-    judged = [await _of_zone_data(connection), *await _of_fleet(connection, queues), await _of_rows(connection)]
-    return [*findings, *judged], queues
+    names = [one.name for one in await queues.all_queues(connection)]
+    judged = [await _of_zone_data(connection), *await _of_fleet(connection, names), await _of_rows(connection)]
+    return [*findings, *judged], names
 
 
 async def _of_rows(connection: Conn) -> Finding:

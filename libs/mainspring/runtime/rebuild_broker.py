@@ -11,7 +11,7 @@ from mainspring.broker.connection import Link, connect
 from mainspring.broker.probe import delete_queues, look_at
 from mainspring.domain.errors import MainspringError
 from mainspring.runtime.settings import Settings
-from mainspring.store import fleet, reconcile, server
+from mainspring.store import queues, reconcile, server
 from mainspring.store.pool import Database
 from mainspring.store.reconcile import Epoch
 
@@ -45,7 +45,7 @@ async def rebuild_broker(settings: Settings) -> Rebuilt:
         since = await database.run(reconcile.now)
         old = await database.run(reconcile.epoch)
         names = [topology.delay_queue(level) for level in range(delay_ladder.LEVELS)]
-        for queue in await database.run(fleet.queues):
+        for queue in await database.run(queues.all_queues):
             names += [one.name for one in topology.for_queue(queue.name).queues]
         link = await connect(settings.amqp_url, "doctor")
         try:

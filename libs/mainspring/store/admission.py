@@ -1,22 +1,24 @@
-"""Admitting jobs of queues with a concurrency limit, under the limit row's lock."""
+"""Admitting jobs that are under concurrency limits, under the lock of these limits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
-from mainspring.domain.admission import split_by_room
 from mainspring.domain.job import JobRef
+from mainspring.domain.limits import Line, Rooms
+from mainspring.store import limits
 from mainspring.store.pool import Conn
-from mainspring.store.sql import load
+from mainspring.store.sql import columns, load
 
 _SQL = load("admission")
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What became of a message's jobs: admitted with new tickets, blocked, or stale."""
+    """What became of a message's jobs: those that go on (admitted with new tickets, or under no limit), and counts."""
 
     admitted: tuple[JobRef, ...]
     blocked: int
@@ -24,30 +26,67 @@ class Admission:
 
 
 async def admit(connection: Conn, queue: str, refs: Sequence[JobRef]) -> Admission | None:
-    """Admit as many of ``refs`` as the queue's limit has room for, block the others.
+    """Admit as many of ``refs`` as their limits have room for, block the others.
 
-    Call it in a transaction of its own, and publish after its commit. None when the queue has no limit: then
-    the jobs go on under the tickets that they have.
+    Call it in a transaction of its own, and publish after its commit. None when no job is under a limit: then they go
+    on under the tickets that they have.
     """
-    limit = await connection.fetchrow(_SQL["lock_limit"], queue)
-    if limit is None:
+    tasks = await _current(connection, refs)
+    locked = await limits.lock_concurrency(connection, queue, set(tasks.values()))
+    if not locked:
         return None
-    held = await connection.fetchval(_SQL["slots_held"], queue)
-    current = await _current(connection, refs)
-    admitted, blocked = split_by_room(current, limit["most"], held)
-    rows = await connection.fetch(_SQL["admit"], [ref.id for ref in admitted]) if admitted else []
+    rooms = Rooms(tuple(locked))
+    rooms.count(await limits.in_hand(connection, locked, released_too=False), released_too=False)
+    lines = await _lines(connection, queue, tasks)
+    # In the order of the message, which is that of priority.
+    passing, admitted, blocked = _judge([ref for ref in refs if ref in tasks], lines, rooms)
+    tickets = await _mark(connection, admitted, blocked, lines)
+    going = tuple(
+        JobRef(ref.id, tickets.get(ref.id, ref.ticket)) for ref in refs if ref in passing or ref.id in tickets
+    )
+    return Admission(going, len(blocked), len(refs) - len(tasks))
+
+
+def _judge(refs: Sequence[JobRef], lines: dict[UUID, Line], rooms: Rooms) -> tuple[set[JobRef], list[UUID], list[UUID]]:
+    """Those without a limit, those that are admitted, those that are blocked."""
+    passing: set[JobRef] = set()
+    admitted: list[UUID] = []
+    blocked: list[UUID] = []
+    for ref in refs:
+        line = lines[ref.id]
+        if not rooms.needs(line):
+            passing.add(ref)
+        elif rooms.room(line):
+            rooms.take(line, 1)
+            admitted.append(ref.id)
+        else:
+            blocked.append(ref.id)
+    return passing, admitted, blocked
+
+
+async def _mark(
+    connection: Conn, admitted: Sequence[UUID], blocked: Sequence[UUID], lines: dict[UUID, Line]
+) -> dict[UUID, int]:
+    """Write what was decided; returns the new tickets of the admitted."""
+    rows = await connection.fetch(_SQL["admit"], admitted, [lines[id_].text for id_ in admitted]) if admitted else []
     if blocked:
-        await connection.execute(_SQL["block"], [ref.id for ref in blocked])
-    fences = {row["id"]: row["fence"] for row in rows}
-    tickets = tuple(JobRef(ref.id, fences[ref.id]) for ref in admitted)
-    return Admission(tickets, len(blocked), len(refs) - len(current))
+        await connection.execute(_SQL["block"], blocked, [lines[id_].text for id_ in blocked])
+    return {row["id"]: row["fence"] for row in rows}
 
 
-async def _current(connection: Conn, refs: Sequence[JobRef]) -> list[JobRef]:
+async def _current(connection: Conn, refs: Sequence[JobRef]) -> dict[JobRef, str]:
+    """The references whose ticket is current, locked, with their tasks."""
     ids, tickets = zip(*refs, strict=True)
     rows = await connection.fetch(_SQL["lock_candidates"], ids, tickets)
-    locked = {JobRef(row["id"], row["fence"]) for row in rows}
-    return [ref for ref in refs if ref in locked]
+    return {JobRef(row["id"], row["fence"]): row["task"] for row in rows}
+
+
+async def _lines(connection: Conn, queue: str, tasks: dict[JobRef, str]) -> dict[UUID, Line]:
+    if not tasks:
+        return {}
+    asked = columns([(ref.id, task) for ref, task in tasks.items()])
+    rows = await connection.fetch(_SQL["draw_lines"], queue, *asked)
+    return {row["id"]: Line(row["line"], queue, row["task"]) for row in rows}
 
 
 async def return_paused(connection: Conn, queue: str, refs: Sequence[JobRef], delay: timedelta) -> int | None:

@@ -1,4 +1,4 @@
-"""What the services tell each other through Postgres: tasks, queues, workers, leadership, wake-ups."""
+"""What the services tell each other through Postgres: tasks, workers, leadership, wake-ups."""
 
 from __future__ import annotations
 
@@ -11,29 +11,13 @@ from uuid import UUID
 
 import asyncpg
 
-from mainspring.domain.errors import InvalidInput
+from mainspring.store import queues
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
 _SQL = load("fleet")
 #: A worker that hasn't beaten for this long is gone.
 WORKER_LIFE = timedelta(seconds=15)
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """A queue and its settings."""
-
-    name: str
-    paused: bool
-    note: str | None
-    release_window: int
-    backs_off_until: datetime
-    concurrency: int | None
-    default_priority: int | None
-    default_timeout_seconds: float | None
-    #: JSON text.
-    default_retry: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,59 +45,12 @@ async def upsert_tasks(connection: Conn, entries: Sequence[dict[str, Any]], vers
         [json.dumps(entry["payload_schema"]) for entry in entries],
         version,
     )
-    await make_queues(connection, sorted({entry["queue"] for entry in entries}))
-
-
-async def make_queues(connection: Conn, names: Sequence[str]) -> None:
-    """Make these queues if they aren't there. Raises InvalidInput when there would be more than 500."""
-    await connection.execute(_SQL["make_queues"], list(names))
-    if await connection.fetchval(_SQL["known_queues"], list(names)) < len(set(names)):
-        raise InvalidInput("queue", "at most 500 queues")
-
-
-async def adopt_queues(connection: Conn) -> None:
-    """Make the queues that submits have used first."""
-    await connection.execute(_SQL["adopt_queues"])
+    await queues.make_queues(connection, sorted({entry["queue"] for entry in entries}))
 
 
 async def payload_schemas(connection: Conn) -> dict[str, dict[str, Any]]:
     """The payload schema of each known task."""
     return {row["name"]: json.loads(row["payload_schema"]) for row in await connection.fetch(_SQL["payload_schemas"])}
-
-
-async def queues(connection: Conn) -> list[Queue]:
-    """All queues by name."""
-    return [Queue(**dict(row)) for row in await connection.fetch(_SQL["queues"])]
-
-
-async def pause_queue(connection: Conn, name: str, paused: bool, note: str | None = None) -> bool:
-    """Pause or resume; False when there is no such queue."""
-    return bool(await connection.fetchrow(_SQL["pause_queue"], name, paused, note))
-
-
-async def set_window(connection: Conn, name: str, window: int) -> bool:
-    """Set how many jobs of a queue may be in the broker; False when there is no such queue."""
-    return bool(await connection.fetchrow(_SQL["set_window"], name, window))
-
-
-async def set_defaults(connection: Conn, name: str, changes: dict[str, Any]) -> None:
-    """Set what jobs of a queue have when neither their request nor their task says it; a value of None lifts it.
-
-    ``changes``: any of ``priority``, ``timeout_seconds`` and ``retry`` (JSON text).
-    """
-    arguments = [
-        value for key in ("priority", "timeout_seconds", "retry") for value in (key in changes, changes.get(key))
-    ]
-    await connection.execute(_SQL["set_defaults"], name, *arguments)
-
-
-async def set_concurrency(connection: Conn, name: str, most: int | None) -> None:
-    """Limit how many jobs of a queue hold a slot at once, over all workers; None lifts the limit."""
-    await make_queues(connection, [name])
-    if most is None:
-        await connection.execute(_SQL["drop_concurrency"], name)
-    else:
-        await connection.execute(_SQL["set_concurrency"], name, most)
 
 
 async def beat_worker(connection: Conn, worker: Worker) -> None:

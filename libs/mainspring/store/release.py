@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mainspring.domain.job import MOST_REFS, JobRef
-from mainspring.store import fleet
+from mainspring.store import queues
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -34,6 +34,16 @@ class Released:
     count: int = 0
     credit: int = 0
     is_locked_elsewhere: bool = False
+    #: Jobs of the queue that were in the broker before.
+    in_broker: int = 0
+    #: Its jobs wait in lines: ``store.lines`` is what releases them.
+    has_lines: bool = False
+    #: Some jobs wait in them.
+    has_waiting: bool = False
+    #: Some lines wait until a slot is free.
+    waits_for_room: bool = False
+    #: All lines wait for a rate: seconds until the first has a token.
+    waits_for_rate: float | None = None
 
 
 @dataclass(slots=True)
@@ -72,14 +82,22 @@ class Bounds:
             self._reached.pop(queue, None)
 
 
-async def next_due(connection: Conn, bounds: Bounds) -> dict[str, timedelta]:
-    """For each queue with waiting jobs that isn't paused: how long until the first is due (0 or less: now)."""
-    queues, flat = bounds.flat()
-    rows = await connection.fetch(_SQL["next_due"], queues, flat)
-    if any(row["due_at"] is None for row in rows):
-        await fleet.adopt_queues(connection)
-        rows = await connection.fetch(_SQL["next_due"], queues, flat)
-    return {row["queue"]: row["due_at"] - row["now"] for row in rows if row["due_at"] is not None}
+@dataclass(frozen=True, slots=True)
+class NextDue:
+    """How long until a queue's first job is due (0 or less: now; None: none is), and whether jobs wait in lines."""
+
+    wait: timedelta | None
+    has_lines: bool
+
+
+async def next_due(connection: Conn, bounds: Bounds) -> dict[str, NextDue]:
+    """What waits in each queue that isn't paused."""
+    bounded, flat = bounds.flat()
+    rows = await connection.fetch(_SQL["next_due"], bounded, flat)
+    if any(row["due_at"] is None and not row["has_lines"] for row in rows):
+        await queues.adopt_queues(connection)
+        rows = await connection.fetch(_SQL["next_due"], bounded, flat)
+    return {row["queue"]: NextDue(row["due_at"] and row["due_at"] - row["now"], row["has_lines"]) for row in rows}
 
 
 async def release(
@@ -88,14 +106,17 @@ async def release(
     bounds: Bounds,
     *,
     most: int = 1000,
+    window: int | None = None,
     refs_in_batch: int = MOST_REFS,
     published: Sequence[int] = (),
 ) -> Released:
     """Release up to ``most`` due jobs of ``queue``, as far as its credit goes, in batches of ``refs_in_batch``.
 
     One statement, in a transaction of its own: publish after its commit. It also forgets ``published`` batches.
+    ``window``: how many jobs may be in the broker, when that is to be less than the queue says. A queue with lines is
+    left as it is, and the answer says so.
     """
-    rows = await connection.fetch(_SQL["release"], queue, most, bounds.of(queue), refs_in_batch, published)
+    rows = await connection.fetch(_SQL["release"], queue, most, bounds.of(queue), refs_in_batch, published, window)
     if not rows:
         return Released(is_locked_elsewhere=True)
     batches = tuple(
@@ -105,7 +126,13 @@ async def release(
     )
     if batches:
         bounds.advance(queue, dict(zip(rows[0]["priorities"], rows[0]["reached"], strict=True)))
-    return Released(batches, sum(len(batch.refs) for batch in batches), rows[0]["credit"])
+    return Released(
+        batches,
+        sum(len(batch.refs) for batch in batches),
+        rows[0]["credit"],
+        in_broker=rows[0]["in_broker"],
+        has_lines=rows[0]["has_lines"],
+    )
 
 
 async def delete_outbox(connection: Conn, ids: Sequence[int]) -> None:

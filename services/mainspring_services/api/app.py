@@ -17,6 +17,7 @@ from mainspring_services.api.routes import (
     fleet,
     forecast,
     jobs,
+    limits,
     queues,
     schedule_changes,
     schedules,
@@ -36,7 +37,7 @@ def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     problems.install(app)
     openapi.install(app)
     # The paths of all schedules come before those of one, whose name could be the same word.
-    for module in (jobs, schedule_changes, schedules, calendars, queues, dead_letters, fleet, events, forecast):
+    for module in (jobs, schedule_changes, schedules, calendars, queues, limits, dead_letters, fleet, events, forecast):
         app.include_router(module.router)
 
     @app.get("/livez", include_in_schema=False)

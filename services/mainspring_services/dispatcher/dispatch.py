@@ -93,7 +93,7 @@ class Dispatch:
         """The references that go on to the work queue, with the tickets that they have then."""
         if self._view.is_paused(queue) and await self._return_paused(queue, refs):
             return ()
-        if self._view.has_limit(queue):
+        if self._view.may_be_limited(queue):
             return await self._admit(queue, refs)
         return refs
 

@@ -15,7 +15,7 @@ from mainspring.broker import topology
 from mainspring.broker.consumer import Consumer
 from mainspring.runtime.health import Health
 from mainspring.runtime.loop import Pass
-from mainspring.store import fleet
+from mainspring.store import fleet, limits, queues
 from mainspring.store.pool import Database
 from mainspring_services.dispatcher.fleet_view import FleetView
 
@@ -29,12 +29,13 @@ class WatchFleet:
 
     async def run_once(self) -> Pass:
         """Read queues and workers once."""
-        queues = await self.database.run(fleet.queues)
+        found = await self.database.run(queues.all_queues)
         workers = await self.database.run(fleet.workers)
-        self.view.queues = {queue.name: queue for queue in queues}
+        self.view.limits = await self.database.run(limits.all_limits)
+        self.view.queues = {queue.name: queue for queue in found}
         self.view.largest = _largest(workers)
         self.view.read_at = time.monotonic()
-        return Pass(done=len(queues))
+        return Pass(done=len(found))
 
 
 @dataclass(frozen=True, slots=True)

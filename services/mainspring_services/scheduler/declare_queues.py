@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mainspring.runtime.loop import Pass
-from mainspring.store import fleet
+from mainspring.store import queues
 from mainspring.store.pool import Database
 from mainspring_services.scheduler.queue_topology import QueueTopology
 
@@ -19,7 +19,7 @@ class DeclareQueues:
 
     async def run_once(self) -> Pass:
         """Make the queues that submits have used first; declare what this process hasn't."""
-        await self.database.run(fleet.adopt_queues)
-        for queue in await self.database.run(fleet.queues):
+        await self.database.run(queues.adopt_queues)
+        for queue in await self.database.run(queues.all_queues):
             await self.topology.declare_queue(queue.name)
         return Pass()

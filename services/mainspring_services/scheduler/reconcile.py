@@ -18,7 +18,7 @@ from mainspring.broker.publisher import Publisher
 from mainspring.domain.job import JobRef
 from mainspring.runtime.leader import Leadership
 from mainspring.runtime.loop import Pass
-from mainspring.store import fleet, reconcile
+from mainspring.store import queues, reconcile
 from mainspring.store.pool import Database
 from mainspring.store.reconcile import Epoch
 from mainspring.store.release import Bounds
@@ -63,7 +63,7 @@ class ReconcileEpoch:
         epoch = await self.database.run(lambda connection: reconcile.change_epoch(connection, old, topology.VERSION))
         if epoch is None:
             return 0
-        await self.topology.declare_all(queue.name for queue in await self.database.run(fleet.queues))
+        await self.topology.declare_all(queue.name for queue in await self.database.run(queues.all_queues))
         moved = await self._reschedule()
         await self.topology.mark_epoch(epoch, old)
         metrics.RECONCILED.labels("amnesia").inc(moved)

@@ -20,7 +20,8 @@ from mainspring.broker.publisher import Publisher
 from mainspring.fault_points import reach
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
-from mainspring.store import release
+from mainspring.store import lines, release
+from mainspring.store.lines import LineTurns
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds, OutboxBatch, Released
 from mainspring.telemetry import metrics
@@ -74,6 +75,9 @@ class ReleaseDue:
         self._has_looked = True
         self._next_due_at = 0.0
         self._published: list[int] = []
+        self._turns = LineTurns()
+        #: Queues with lines, and when to look at these again (their jobs are due already), or never while none wait.
+        self._lines_at: dict[str, float] = {}
 
     def wake_up(self, queue: str = "") -> None:
         """Have the next pass begin now; with a ``queue``, it looks there first."""
@@ -88,13 +92,15 @@ class ReleaseDue:
         """
         named, self._named = self._named, set()
         self._has_looked = not (named and self._has_looked)
+        now = time.monotonic()
+        named |= {queue for queue, at in self._lines_at.items() if at <= now}
         if self._has_looked:
-            named = await self._look()
+            named |= await self._look()
         results = [(queue, await self._release(queue)) for queue in named]
         if not results:
             await self.forget_published()
         waits = [self._wait_for(queue, released) for queue, released in results]
-        until_due = max(self._next_due_at - time.monotonic(), 0.0)
+        until_due = max(min([self._next_due_at, *self._lines_at.values()]) - time.monotonic(), 0.0)
         return Pass(done=sum(released.count for _, released in results), wait=min([*waits, until_due]))
 
     async def forget_published(self) -> None:
@@ -106,24 +112,50 @@ class ReleaseDue:
 
     async def _look(self) -> set[str]:
         """The queues that have something due now; notes when the next job is due."""
-        due_in = await self._database.run(lambda connection: release.next_due(connection, self._bounds))
-        later = [wait.total_seconds() for wait in due_in.values() if wait > timedelta(0)]
+        found = await self._database.run(lambda connection: release.next_due(connection, self._bounds))
+        waits = {queue: one.wait for queue, one in found.items() if one.wait is not None}
+        later = [wait.total_seconds() for wait in waits.values() if wait > timedelta(0)]
         self._next_due_at = time.monotonic() + min(later, default=math.inf)
-        return {queue for queue, wait in due_in.items() if wait <= timedelta(0)}
+        due = {queue for queue, wait in waits.items() if wait <= timedelta(0)}
+        return due | {
+            queue for queue, one in found.items() if one.has_lines and self._lines_at.get(queue, math.inf) == math.inf
+        }
 
     async def _release(self, queue: str) -> Released:
         await self._topology.declare_queue(queue)
         published = tuple(self._published)
-        released = await self._database.run(
-            lambda connection: release.release(connection, queue, self._bounds, most=self._size, published=published)
-        )
+        if queue in self._lines_at:
+            released = await self._serve_lines(queue, published)
+        else:
+            released = await self._database.run(
+                lambda connection: release.release(
+                    connection, queue, self._bounds, most=self._size, published=published
+                )
+            )
+            if released.has_lines:
+                released = await self._serve_lines(queue)
         reach("release.committed")
-        del self._published[: len(published)]
+        if not released.is_locked_elsewhere:
+            del self._published[: len(published)]
         metrics.RELEASED.labels(queue).inc(released.count)
         await self.publish(released.batches)
         return released
 
+    async def _serve_lines(self, queue: str, published: Sequence[int] = ()) -> Released:
+        turns = self._turns.of(queue)
+        return await self._database.run_in_transaction(
+            lambda connection: lines.serve(connection, queue, self._bounds, turns, most=self._size, published=published)
+        )
+
     def _wait_for(self, queue: str, released: Released) -> float:
+        wait = self._pause_of(queue, released)
+        if released.has_lines:
+            self._lines_at[queue] = time.monotonic() + wait if released.has_waiting else math.inf
+        elif not released.is_locked_elsewhere:
+            self._lines_at.pop(queue, None)
+        return wait
+
+    def _pause_of(self, queue: str, released: Released) -> float:
         if released.count:
             self._pace.moved(queue)
             if released.count >= released.credit:
@@ -133,7 +165,9 @@ class ReleaseDue:
                 self._named.add(queue)
                 return 0.0
             return LOOK_WAIT
-        if released.credit or released.is_locked_elsewhere:
+        if released.waits_for_rate is not None:
+            return released.waits_for_rate
+        if released.is_locked_elsewhere or (released.credit and not released.waits_for_room):
             return LONGEST_WAIT
         return self._pace.stuck(queue)
 

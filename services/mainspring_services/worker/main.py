@@ -19,7 +19,7 @@ from mainspring.runtime.patience import if_available, when_available
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
-from mainspring.store import fleet
+from mainspring.store import fleet, queues
 from mainspring.store.claims import Claimant
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
@@ -71,7 +71,7 @@ async def serve(service: Service) -> None:
 
 async def _introduce(database: Database, slots: Slots, show: ShowWorker) -> None:
     await database.run(lambda connection: fleet.upsert_tasks(connection, slots.pool.catalogue, show.version))
-    await database.run(lambda connection: fleet.make_queues(connection, show.queues))
+    await database.run(lambda connection: queues.make_queues(connection, show.queues))
 
 
 def _slots(settings: WorkerSettings, reporter: Reporter) -> Slots:

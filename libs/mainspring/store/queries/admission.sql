@@ -1,37 +1,44 @@
--- name: lock_limit
--- Whoever holds the row counts and admits; nobody else can in between.
-SELECT most FROM mainspring.limits WHERE queue = $1 AND kind = 'concurrency' FOR UPDATE
-
--- name: slots_held
--- A slot is held from admission until a transition ends it; an expired lease holds it until it is reclaimed.
--- A statement after the lock's: its snapshot holds what the row's previous owner committed.
-SELECT
-    (SELECT count(*) FROM mainspring.live_jobs WHERE queue = $1 AND state = 'admitted')
-    + (SELECT count(*) FROM mainspring.live_jobs WHERE queue = $1 AND state = 'running') AS held
-
 -- name: lock_candidates
 -- The references whose ticket is current, in the order of the message's ids; the others are stale.
-SELECT job.id, job.fence
+SELECT job.id, job.fence, job.task
 FROM (SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
 CROSS JOIN LATERAL (
-    SELECT id, fence FROM mainspring.live_jobs
+    SELECT id, fence, task FROM mainspring.live_jobs
     WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket AND live_jobs.state IN ('enqueued', 'retrying')
     FOR UPDATE
 ) AS job
 
+-- name: draw_lines
+-- From the payloads as they are, by the limits that are there now.
+SELECT
+    details.id, asked.task,
+    mainspring.draw_line(asked.task, details.payload, marked.fair_by, marked.is_task_limited, marked.paths) AS line
+FROM unnest($2::uuid[], $3::text[]) AS asked (id, task)
+JOIN (
+    SELECT kind.task, marks.*
+    FROM (SELECT DISTINCT task FROM unnest($3::text[]) AS one (task)) AS kind
+    CROSS JOIN LATERAL mainspring.line_marks($1, kind.task) AS marks
+) AS marked ON marked.task = asked.task
+CROSS JOIN LATERAL (
+    SELECT id, payload FROM mainspring.job_details WHERE job_details.id = asked.id LIMIT 1
+) AS details
+
 -- name: admit
-UPDATE mainspring.live_jobs SET state = 'admitted', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0
-WHERE id = ANY ($1::uuid[])
-RETURNING id, fence
+UPDATE mainspring.live_jobs
+SET state = 'admitted', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, line = asked.line
+FROM unnest($1::uuid[], $2::text[]) AS asked (id, line)
+WHERE live_jobs.id = asked.id AND live_jobs.id = ANY ($1::uuid[])
+RETURNING live_jobs.id, live_jobs.fence
 
 -- name: block
 WITH blocked AS (
-    UPDATE mainspring.live_jobs
-    SET state = 'blocked', reason = 'concurrency', fence = fence + 1, due_at = clock_timestamp()
-    WHERE id = ANY ($1::uuid[])
-    RETURNING id, fence
+    UPDATE mainspring.live_jobs SET state = 'blocked', reason = 'concurrency', fence = fence + 1, line = asked.line
+    FROM unnest($1::uuid[], $2::text[]) AS asked (id, line)
+    WHERE live_jobs.id = asked.id AND live_jobs.id = ANY ($1::uuid[])
+    RETURNING live_jobs.id, live_jobs.fence
 )
-INSERT INTO mainspring.events (job_id, event, fence) SELECT id, 'block', fence FROM blocked
+INSERT INTO mainspring.events (job_id, event, fence, details)
+SELECT id, 'block', fence, '{"reason": "concurrency"}' FROM blocked
 
 -- name: return_paused
 -- The jobs of a paused queue wait in Postgres again, with reason and earliest time; those of a queue that has been

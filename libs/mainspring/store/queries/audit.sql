@@ -17,6 +17,8 @@ CROSS JOIN LATERAL (
     WHERE live_jobs.queue = queues.name AND live_jobs.priority = levels.priority
         AND live_jobs.state IN ('scheduled', 'blocked')
         AND live_jobs.due_at < (SELECT clock_timestamp()) - $1::interval
+        -- A limit may keep it in its line for as long as it likes.
+        AND (live_jobs.line IS NULL OR live_jobs.state = 'scheduled')
     ORDER BY live_jobs.due_at
     LIMIT 1
 ) AS first

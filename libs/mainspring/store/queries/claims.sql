@@ -12,18 +12,18 @@ locked AS MATERIALIZED (
         FROM mainspring.live_jobs WHERE live_jobs.id = asked.id FOR UPDATE
     ) AS job
 ),
-judged AS MATERIALIZED (
+sorted AS MATERIALIZED (
     SELECT
-        locked.id, locked.ticket,
+        locked.id, locked.ticket, locked.queue, locked.task,
         CASE
             WHEN locked.claim_id = $3 THEN 'claimed'
             WHEN locked.fence <> locked.ticket OR locked.state NOT IN ('enqueued', 'admitted', 'retrying') THEN 'stale'
             WHEN locked.expires_at <= clock_timestamp() THEN 'expired'
             WHEN complete.is_complete THEN 'duplicate'
             WHEN queues.paused THEN 'paused'
-            WHEN locked.state <> 'admitted' AND limits.most IS NOT NULL THEN 'limited'
+            WHEN locked.state <> 'admitted' AND concurrency.is_limited THEN 'limited'
             WHEN NOT locked.task = ANY ($6::text[]) THEN 'unknown_task'
-            ELSE 'claimed'
+            ELSE 'start'
         END AS verdict
     FROM locked
     -- The LIMIT keeps this a look-up for each row: flattened, it could become a scan of all completions.
@@ -33,7 +33,32 @@ judged AS MATERIALIZED (
         LIMIT 1
     ) AS complete ON true
     LEFT JOIN mainspring.queues ON queues.name = locked.queue
-    LEFT JOIN mainspring.limits ON limits.queue = locked.queue AND limits.kind = 'concurrency'
+    LEFT JOIN LATERAL (
+        SELECT true AS is_limited FROM mainspring.limits
+        WHERE limits.kind = 'concurrency'
+            AND (limits.queue = locked.queue OR locked.queue = ANY (limits.queues) OR locked.task = ANY (limits.tasks))
+        LIMIT 1
+    ) AS concurrency ON true
+),
+-- Tokens are taken last, for jobs that start.
+starting AS MATERIALIZED (
+    SELECT array_agg(sorted.id ORDER BY sorted.id) AS ids FROM sorted
+    WHERE sorted.verdict = 'start' AND EXISTS (
+        SELECT FROM mainspring.limits
+        WHERE limits.kind = 'rate' AND (sorted.queue = ANY (limits.queues) OR sorted.task = ANY (limits.tasks))
+    )
+),
+rated AS MATERIALIZED (
+    SELECT tokens.* FROM starting CROSS JOIN LATERAL mainspring.take_tokens(starting.ids) AS tokens
+    WHERE starting.ids IS NOT NULL
+),
+judged AS MATERIALIZED (
+    SELECT
+        sorted.id, sorted.ticket, rated.taken_at,
+        CASE
+            WHEN sorted.verdict <> 'start' THEN sorted.verdict WHEN rated.is_granted IS FALSE THEN 'rate' ELSE 'claimed'
+        END AS verdict
+    FROM sorted LEFT JOIN rated ON rated.job_id = sorted.id
 ),
 claimed AS (
     UPDATE mainspring.live_jobs
@@ -45,12 +70,15 @@ claimed AS (
         claim_id = $3,
         lease_until = clock_timestamp() + $4::interval,
         worker = $5,
-        started_at = clock_timestamp(),
+        -- The instant at which its tokens were taken is the start that a rate counts.
+        started_at = CASE WHEN claim_id = $3 THEN started_at ELSE coalesce(judged.taken_at, clock_timestamp()) END,
         reason = NULL
-    WHERE id = ANY (ARRAY(SELECT judged.id FROM judged WHERE judged.verdict = 'claimed'))
+    FROM judged
+    WHERE live_jobs.id = judged.id AND judged.verdict = 'claimed'
+        AND live_jobs.id = ANY (ARRAY(SELECT id FROM judged WHERE verdict = 'claimed'))
     RETURNING
-        id, queue, task, fence, attempt, attempts_used, hand_backs, timeout_seconds, idempotency_key, run_alone,
-        schedule, started_at
+        live_jobs.id, live_jobs.queue, live_jobs.task, fence, attempt, attempts_used, hand_backs, timeout_seconds,
+        idempotency_key, run_alone, schedule, started_at
 ),
 returned AS (
     UPDATE mainspring.live_jobs
@@ -62,9 +90,18 @@ returned AS (
         )
     RETURNING live_jobs.id, live_jobs.fence, live_jobs.reason
 ),
+-- No token: it waits in its line, where the next release that finds one takes it.
+blocked AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'blocked', reason = 'rate', fence = fence + 1, line = mainspring.line_of(id, queue, task)
+    WHERE id = ANY (ARRAY(SELECT judged.id FROM judged WHERE judged.verdict = 'rate'))
+    RETURNING id, fence, reason
+),
 noted AS (
     INSERT INTO mainspring.events (job_id, event, fence, details)
     SELECT id, 'return', fence, jsonb_build_object('reason', reason) FROM returned
+    UNION ALL
+    SELECT id, 'block', fence, jsonb_build_object('reason', reason) FROM blocked
 )
 SELECT
     asked.id, asked.ticket, coalesce(judged.verdict, 'absent') AS verdict,

@@ -9,7 +9,7 @@ asked AS MATERIALIZED (
         lane.queue,
         coalesce(a.timeout_seconds, tasks.timeout_seconds, queues.default_timeout_seconds, 300) AS timeout_seconds,
         coalesce(a.retry, tasks.retry, queues.default_retry, $16::jsonb) AS retry,
-        queues.default_priority
+        queues.default_priority, make_interval(secs => queues.default_expiry_seconds) AS default_expiry
     FROM unnest(
         $1::uuid[], $2::text[], $3::jsonb[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
         $8::double precision[], $9::jsonb[], $10::text[], $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[],
@@ -43,7 +43,9 @@ INSERT INTO mainspring.live_jobs (
 SELECT
     asked.id, asked.queue, asked.task, 'scheduled', coalesce(asked.priority, asked.default_priority, 5),
     greatest(coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')), clock.now),
-    asked.expires_at, (asked.retry ->> 'max_attempts')::integer, asked.timeout_seconds, asked.idempotency_key,
+    coalesce(
+        asked.expires_at, coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')) + asked.default_expiry
+    ), (asked.retry ->> 'max_attempts')::integer, asked.timeout_seconds, asked.idempotency_key,
     asked.schedule
 FROM asked CROSS JOIN clock
 RETURNING id, queue, priority, due_at, max_attempts, timeout_seconds, (SELECT now FROM clock) AS created_at,
@@ -145,7 +147,8 @@ WITH edited AS (
     UPDATE mainspring.live_jobs
     SET state = 'scheduled', fence = fence + 1, rechecks = 0, priority = coalesce($2, priority),
         reason = CASE WHEN reason = 'overlap' THEN reason END,
-        due_at = CASE WHEN reason = 'overlap' THEN due_at ELSE greatest(coalesce($3, due_at), clock_timestamp()) END
+        due_at = CASE WHEN reason = 'overlap' THEN due_at ELSE greatest(coalesce($3, due_at), clock_timestamp()) END,
+        line = CASE WHEN $5::jsonb IS NULL THEN line END
     WHERE id = $1 AND state = ANY ($4::text[])
         AND ($3::timestamptz IS NULL OR reason IS DISTINCT FROM 'overlap')
     RETURNING id, fence

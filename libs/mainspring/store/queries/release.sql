@@ -1,28 +1,41 @@
 -- name: next_due
--- For each queue that isn't paused the first due time at or after its lower bounds: an index probe for each
--- priority. A queue that was used for the first time and isn't made yet is named with no time.
-SELECT queues.name AS queue, min(first.due_at) AS due_at, (SELECT clock_timestamp()) AS now
-FROM mainspring.queues
-LEFT JOIN unnest($1::text[]) WITH ORDINALITY AS bounded (queue, place) ON bounded.queue = queues.name
-CROSS JOIN generate_series(0, 9) AS level (priority)
-CROSS JOIN LATERAL (
-    SELECT live_jobs.due_at FROM mainspring.live_jobs
-    WHERE live_jobs.queue = queues.name AND live_jobs.state IN ('scheduled', 'blocked')
-        AND live_jobs.priority = level.priority
-        AND live_jobs.due_at >= coalesce(($2::timestamptz[])[(bounded.place - 1) * 10 + level.priority + 1], '-infinity')
-    ORDER BY live_jobs.due_at LIMIT 1
-) AS first
-WHERE NOT queues.paused
-GROUP BY queues.name
+-- For each queue that isn't paused the first due time at or after its lower bounds (an index probe for each priority),
+-- and whether jobs wait in lines, which are behind the bounds. A queue that was used for the first time and isn't made
+-- yet is named with neither.
+SELECT found.* FROM (
+    SELECT
+        queues.name AS queue, min(first.due_at) AS due_at, (SELECT clock_timestamp()) AS now,
+        EXISTS (
+            SELECT FROM mainspring.live_jobs
+            WHERE live_jobs.queue = queues.name AND live_jobs.state = 'blocked' AND live_jobs.line IS NOT NULL
+        ) AS has_lines
+    FROM mainspring.queues
+    LEFT JOIN unnest($1::text[]) WITH ORDINALITY AS bounded (queue, place) ON bounded.queue = queues.name
+    CROSS JOIN generate_series(0, 9) AS level (priority)
+    LEFT JOIN LATERAL (
+        SELECT live_jobs.due_at FROM mainspring.live_jobs
+        WHERE live_jobs.queue = queues.name AND live_jobs.state IN ('scheduled', 'blocked')
+            AND live_jobs.priority = level.priority
+            AND live_jobs.due_at
+                >= coalesce(($2::timestamptz[])[(bounded.place - 1) * 10 + level.priority + 1], '-infinity')
+        ORDER BY live_jobs.due_at LIMIT 1
+    ) AS first ON true
+    WHERE NOT queues.paused
+    GROUP BY queues.name
+) AS found
+WHERE found.due_at IS NOT NULL OR found.has_lines
 UNION ALL
-SELECT DISTINCT queue_first_uses.name, NULL::timestamptz, clock_timestamp() FROM mainspring.queue_first_uses
+SELECT DISTINCT queue_first_uses.name, NULL::timestamptz, clock_timestamp(), false FROM mainspring.queue_first_uses
 
 -- name: release
 -- By priority, then due time, as far as the queue's credit goes. The picks are materialised: a plan that joins must
--- not change their number. A blocked job keeps an old due time, so a queue with a limit is scanned from the start.
+-- not change their number. A queue with lines has none here.
 -- The scalar sub-select makes the clock a constant that the index can use.
 WITH forgotten AS (DELETE FROM mainspring.outbox WHERE id = ANY ($5::bigint[])),
-queue AS MATERIALIZED (SELECT credit, is_limited FROM mainspring.lock_queue_credit($1)),
+queue AS MATERIALIZED (
+    SELECT CASE WHEN has_lines THEN 0 ELSE credit END AS credit, in_broker, has_lines
+    FROM mainspring.lock_queue($1, $6)
+),
 due AS MATERIALIZED (
     SELECT picked.id
     FROM generate_series(0, 9) AS level (priority)
@@ -30,9 +43,7 @@ due AS MATERIALIZED (
         SELECT live_jobs.id FROM mainspring.live_jobs
         WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
             AND live_jobs.priority = level.priority
-            AND live_jobs.due_at >= CASE
-                WHEN (SELECT queue.is_limited FROM queue) THEN '-infinity' ELSE ($3::timestamptz[])[level.priority + 1]
-            END
+            AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
             AND live_jobs.due_at <= (SELECT clock_timestamp())
         ORDER BY live_jobs.due_at, live_jobs.id
         LIMIT coalesce((SELECT least(queue.credit, $2) FROM queue), 0)
@@ -57,7 +68,7 @@ batches AS (
     ORDER BY (placed.place - 1) / $4
     RETURNING id, ids, tickets
 )
-SELECT queue.credit, batches.id, batches.ids, batches.tickets, last.priorities, last.reached
+SELECT queue.credit, queue.in_broker, queue.has_lines, batches.id, batches.ids, batches.tickets, last.priorities, last.reached
 FROM queue
 LEFT JOIN batches ON true
 CROSS JOIN (

@@ -1,0 +1,220 @@
+"""Limits on what starts: how many at once (concurrency), how many in a span of time (rate); in all, or for each key.
+
+What has room is decided here alone, for the release, the admission and the answer to "why doesn't it run?" alike. The
+arithmetic of a rate is in the database (``mainspring.rate_room``), since tokens are taken there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.job import check_name
+
+MOST = 1_000_000
+LONGEST_PERIOD = 30 * 86400.0
+SHORTEST_PERIOD = 0.001
+#: Queues and tasks of one limit, each.
+MOST_NAMES = 100
+_PATH = re.compile(r"[^.\s\0]{1,64}(\.[^.\s\0]{1,64}){0,7}")
+
+
+class Kind(StrEnum):
+    """What a limit counts."""
+
+    CONCURRENCY = "concurrency"
+    RATE = "rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit on the jobs of its queues and of its tasks; with ``per``, on those of each key apart.
+
+    ``most`` jobs that hold a slot at once, or ``most`` tokens in any span of ``period_seconds``. A rate gives out
+    ``burst`` of them at once; a burst above ``most`` is a bucket of tokens, which is filled by the rate. A job takes
+    the tokens that its payload has at ``cost``, one without that.
+    """
+
+    name: str
+    kind: Kind
+    most: int
+    queues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    per: str | None = None
+    period_seconds: float | None = None
+    burst: int | None = None
+    cost: str | None = None
+    note: str | None = None
+    id: int = 0
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        _check_names("queues", self.queues)
+        _check_names("tasks", self.tasks)
+        if not self.queues and not self.tasks:
+            raise InvalidInput("queues", "name at least one queue or task")
+        if not 1 <= self.most <= MOST:
+            raise InvalidInput("most", f"must be from 1 to {MOST}")
+        check_path("per", self.per)
+        check_path("cost", self.cost)
+        if self.kind is Kind.RATE:
+            self._check_rate()
+        elif (self.period_seconds, self.burst, self.cost) != (None, None, None):
+            raise InvalidInput("kind", "period_seconds, burst and cost belong to a rate")
+
+    def _check_rate(self) -> None:
+        if self.period_seconds is None or not SHORTEST_PERIOD <= self.period_seconds <= LONGEST_PERIOD:
+            raise InvalidInput("period_seconds", f"must be from {SHORTEST_PERIOD:g} to {LONGEST_PERIOD:g} seconds")
+        if self.burst is None or not 1 <= self.burst <= MOST:
+            raise InvalidInput("burst", f"must be from 1 to {MOST}")
+
+    def applies_to(self, queue: str, task: str) -> bool:
+        """True when a job of this task in this queue is under the limit."""
+        return queue in self.queues or task in self.tasks
+
+
+def _check_names(field_name: str, names: tuple[str, ...]) -> None:
+    if len(names) > MOST_NAMES:
+        raise InvalidInput(field_name, f"at most {MOST_NAMES}")
+    if len(set(names)) < len(names):
+        raise InvalidInput(field_name, "names one of them twice")
+    for index, name in enumerate(names):
+        check_name(f"{field_name}.{index}", name)
+
+
+def check_path(field_name: str, path: str | None) -> None:
+    """A place in a payload: names joined by dots, up to eight. Raises InvalidInput."""
+    if path is not None and not _PATH.fullmatch(path):
+        raise InvalidInput(field_name, "must be a place in the payload, such as customer or customer.id")
+
+
+class Line(NamedTuple):
+    """Due jobs of a queue that are told apart by nothing: the same limits and the same keys (``draw_line`` in SQL)."""
+
+    text: str
+    queue: str
+    task: str
+    priority: int = 0
+
+    def keys(self) -> dict[str, str]:
+        """The values by place in the payload."""
+        keys: dict[str, str] = json.loads(self.text)[2]
+        return keys
+
+    def turn(self) -> str:
+        """The beginning of the text that all lines have that take one turn together; the whole, if it takes its own."""
+        if self.text.startswith('[""'):
+            return self.text
+        return self.text[: json.JSONDecoder().raw_decode(self.text, 1)[1]]
+
+
+class InHand(NamedTuple):
+    """Jobs that are told apart by nothing and are released, or hold a slot."""
+
+    queue: str
+    task: str
+    state: str
+    line: str
+    jobs: int
+
+
+class RateRoom(NamedTuple):
+    """The tokens that a rate has for a key now, and the seconds until it has one."""
+
+    room: int
+    free_in: float
+
+
+Bucket = tuple[int, str]
+
+
+class Blocker(NamedTuple):
+    """The limit that a job waits for, the key that it counts by, and how much is left: less than the job takes."""
+
+    limit: Limit
+    key: str
+    left: int
+
+
+@dataclass(slots=True)
+class Rooms:
+    """What limits have left, by limit and key; ``take`` counts down."""
+
+    limits: tuple[Limit, ...]
+    rates: Mapping[Bucket, RateRoom] = field(default_factory=dict)
+    _taken: dict[Bucket, int] = field(default_factory=dict)
+    _needs: dict[tuple[str, str, str], tuple[tuple[Limit, str, int], ...]] = field(default_factory=dict)
+
+    def count(self, in_hand: Iterable[InHand], *, released_too: bool) -> None:
+        """Take away what is in hand: slots that are held, and with ``released_too`` what will want one soon."""
+        for one in in_hand:
+            for limit, key, cost in self.needs(Line(one.line, one.queue, one.task)):
+                if limit.kind is Kind.RATE:
+                    amount = 0 if one.state == "running" else one.jobs * cost
+                else:
+                    amount = one.jobs if released_too or one.state != "enqueued" else 0
+                self._take((limit.id, key), amount)
+
+    def needs(self, line: Line) -> tuple[tuple[Limit, str, int], ...]:
+        """The limits that the line's jobs are under, each with its key and what a job takes of it."""
+        mark = (line.text, line.queue, line.task)
+        found = self._needs.get(mark)
+        if found is None:
+            found = self._needs[mark] = tuple(_needs(self.limits, line))
+        return found
+
+    def room(self, line: Line) -> int:
+        """How many jobs of the line may go now. Without a limit, as many as there are."""
+        return min((self._left(limit, key) // cost for limit, key, cost in self.needs(line)), default=MOST)
+
+    def take(self, line: Line, jobs: int) -> None:
+        """So many jobs of the line go."""
+        for limit, key, cost in self.needs(line):
+            self._take((limit.id, key), jobs * cost)
+
+    def blockers(self, line: Line) -> list[Blocker]:
+        """The limits that leave no room for a job of the line."""
+        lefts = ((limit, key, cost, self._left(limit, key)) for limit, key, cost in self.needs(line))
+        return [Blocker(limit, key, left) for limit, key, cost, left in lefts if left < cost]
+
+    def free_in(self, line: Line) -> float | None:
+        """The seconds until a line that waits for rates alone may send a job; None for any other."""
+        blockers = self.blockers(line)
+        if not blockers or any(one.limit.kind is not Kind.RATE for one in blockers):
+            return None
+        return max(self._free_in(one) for one in blockers)
+
+    def _free_in(self, blocker: Blocker) -> float:
+        rate = self.rates.get((blocker.limit.id, blocker.key))
+        return rate.free_in if rate else 0.0
+
+    def _left(self, limit: Limit, key: str) -> int:
+        bucket = limit.id, key
+        has = limit.most
+        if limit.kind is Kind.RATE:
+            has = self.rates[bucket].room if bucket in self.rates else limit.burst or 1
+        return max(has - self._taken.get(bucket, 0), 0)
+
+    def _take(self, bucket: Bucket, amount: int) -> None:
+        self._taken[bucket] = self._taken.get(bucket, 0) + amount
+
+
+def _needs(limits: Iterable[Limit], line: Line) -> Iterator[tuple[Limit, str, int]]:
+    keys = line.keys()
+    for limit in limits:
+        if limit.applies_to(line.queue, line.task):
+            yield limit, keys.get(limit.per, "") if limit.per else "", _cost(limit, keys)
+
+
+def _cost(limit: Limit, keys: Mapping[str, Any]) -> int:
+    """As ``mainspring.cost_of``: a whole number from 1 to all that the limit ever gives at once."""
+    if limit.cost is None:
+        return 1
+    asked = keys.get(limit.cost, "")
+    is_number = re.fullmatch(r"[0-9]{1,9}", asked) is not None
+    return max(1, min(int(asked), limit.burst or 1)) if is_number else 1

@@ -1,0 +1,115 @@
+-- name: all
+SELECT
+    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note,
+    CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
+FROM mainspring.limits
+ORDER BY coalesce(name, queue), id
+
+-- name: named
+SELECT id, name, kind, most, per, period_seconds, burst, cost, note, queues, tasks
+FROM mainspring.limits WHERE name IS NOT NULL ORDER BY name
+
+-- name: of_queue
+-- Those that jobs of the queue can be under: whether a job is depends on its task.
+SELECT
+    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note,
+    CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
+FROM mainspring.limits
+WHERE queue = $1 OR $1 = ANY (queues) OR tasks <> '{}'
+ORDER BY id
+
+-- name: lock_concurrency
+-- In one order; whoever holds them counts and admits, and nobody else can in between.
+SELECT
+    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note,
+    CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
+FROM mainspring.limits
+WHERE kind = 'concurrency' AND (queue = $1 OR $1 = ANY (queues) OR tasks && $2::text[])
+ORDER BY id
+FOR NO KEY UPDATE
+
+-- name: in_hand
+-- The jobs of these limits that are released or hold a slot, counted by what tells them apart. A slot is held from a job's
+-- admission until a transition ends it; an expired lease holds it until it is reclaimed. A job whose line doesn't tell all
+-- that is asked now (it was drawn before a limit was there, or never) has it drawn again.
+WITH asked AS MATERIALIZED (SELECT * FROM mainspring.limits WHERE id = ANY ($1::integer[])),
+scope AS (
+    SELECT queue AS name FROM asked WHERE queue IS NOT NULL
+    UNION
+    SELECT unnest(queues) FROM asked
+    UNION
+    SELECT queues.name FROM mainspring.queues WHERE EXISTS (SELECT FROM asked WHERE tasks <> '{}')
+),
+held AS MATERIALIZED (
+    SELECT job.queue, job.task, job.state, job.line, array_agg(job.id) AS ids
+    FROM scope
+    CROSS JOIN LATERAL (
+        SELECT id, queue, task, state, line FROM mainspring.live_jobs
+        WHERE live_jobs.queue = scope.name AND live_jobs.state IN ('enqueued', 'admitted')
+            AND ($2 OR live_jobs.state = 'admitted')
+        UNION ALL
+        SELECT id, queue, task, state, line FROM mainspring.live_jobs
+        WHERE live_jobs.queue = scope.name AND live_jobs.state = 'running'
+    ) AS job
+    GROUP BY job.queue, job.task, job.state, job.line
+),
+marked AS MATERIALIZED (
+    SELECT kind.queue, kind.task, marks.*
+    FROM (SELECT DISTINCT queue, task FROM held) AS kind
+    CROSS JOIN LATERAL mainspring.line_marks(kind.queue, kind.task) AS marks
+),
+judged AS MATERIALIZED (
+    SELECT held.*, marked.fair_by, marked.is_task_limited, marked.paths,
+        coalesce(held.line::jsonb -> 2 ?& marked.paths, false) AS is_told
+    FROM held JOIN marked ON marked.queue = held.queue AND marked.task = held.task
+)
+SELECT queue, task, state, line, cardinality(ids) AS jobs FROM judged WHERE is_told
+UNION ALL
+SELECT
+    judged.queue, judged.task, judged.state,
+    mainspring.draw_line(judged.task, details.payload, judged.fair_by, judged.is_task_limited, judged.paths), 1
+FROM judged CROSS JOIN unnest(judged.ids) AS one (id) JOIN mainspring.job_details AS details ON details.id = one.id
+WHERE NOT judged.is_told
+
+-- name: rate_rooms
+-- The tokens that each rate has now for each of these keys, and when it has one.
+SELECT asked.id, asked.key, found.room, found.free_at - instant.now AS free_in
+FROM unnest($1::integer[], $2::text[]) AS asked (id, key)
+JOIN mainspring.limits ON limits.id = asked.id
+LEFT JOIN mainspring.rates ON rates.limit_id = asked.id AND rates.key = asked.key
+CROSS JOIN LATERAL (SELECT greatest(clock_timestamp(), rates.latest) AS now) AS instant
+CROSS JOIN LATERAL mainspring.rate_room(limits, rates, instant.now, 1) AS found
+
+-- name: rates_in_use
+SELECT rates.key, found.room
+FROM mainspring.limits
+JOIN mainspring.rates ON rates.limit_id = limits.id
+CROSS JOIN LATERAL (SELECT greatest(clock_timestamp(), rates.latest) AS now) AS instant
+CROSS JOIN LATERAL mainspring.rate_room(limits, rates, instant.now, 1) AS found
+WHERE limits.id = $1
+ORDER BY found.room, rates.key
+LIMIT $2
+
+-- name: save
+INSERT INTO mainspring.limits (name, kind, most, queues, tasks, per, period_seconds, burst, cost, note)
+VALUES ($1, $2, $3, $4::text[], $5::text[], $6, $7, $8, $9, $10)
+ON CONFLICT (name) DO UPDATE SET
+    kind = excluded.kind, most = excluded.most, queues = excluded.queues, tasks = excluded.tasks, per = excluded.per,
+    period_seconds = excluded.period_seconds, burst = excluded.burst, cost = excluded.cost, note = excluded.note
+
+-- name: delete
+WITH gone AS (DELETE FROM mainspring.limits WHERE name = $1 RETURNING id),
+forgotten AS (DELETE FROM mainspring.rates WHERE limit_id = ANY (ARRAY(SELECT gone.id FROM gone)))
+SELECT id FROM gone
+
+-- name: forget_rates
+-- Keys whose last tokens came back long ago are as full as one that was never used.
+DELETE FROM mainspring.rates
+WHERE NOT EXISTS (
+    SELECT FROM mainspring.limits
+    WHERE limits.id = rates.limit_id AND limits.kind = 'rate'
+        AND rates.latest >= (SELECT clock_timestamp()) - 2 * greatest(
+            make_interval(secs => limits.period_seconds),
+            make_interval(secs => limits.period_seconds * limits.burst / limits.most)
+        )
+)

@@ -1,0 +1,90 @@
+-- name: lock
+SELECT credit, in_broker, has_lines FROM mainspring.lock_queue($1, $2)
+
+-- name: fairness
+SELECT fair_weights FROM mainspring.queues WHERE name = $1
+
+-- name: join
+-- Jobs that have become due join their lines. The scan begins where an earlier one ended: what waits in a line is behind.
+WITH due AS MATERIALIZED (
+    SELECT picked.*
+    FROM generate_series(0, 9) AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT live_jobs.id, live_jobs.queue, live_jobs.task, live_jobs.priority, live_jobs.due_at
+        FROM mainspring.live_jobs
+        WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
+            AND (live_jobs.state = 'scheduled' OR live_jobs.line IS NULL)
+            AND live_jobs.priority = level.priority
+            AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
+            AND live_jobs.due_at <= (SELECT clock_timestamp())
+        ORDER BY live_jobs.due_at, live_jobs.id
+        LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) AS picked
+    LIMIT $2
+),
+marked AS MATERIALIZED (
+    SELECT kind.task, marks.*
+    FROM (SELECT DISTINCT task FROM due) AS kind CROSS JOIN LATERAL mainspring.line_marks($1, kind.task) AS marks
+),
+joined AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'blocked', reason = NULL, fence = fence + 1,
+        line = mainspring.draw_line(due.task, details.payload, marked.fair_by, marked.is_task_limited, marked.paths)
+    FROM due
+    JOIN marked ON marked.task = due.task
+    CROSS JOIN LATERAL (
+        SELECT payload FROM mainspring.job_details WHERE job_details.id = due.id LIMIT 1
+    ) AS details
+    WHERE live_jobs.id = due.id AND live_jobs.id = ANY (ARRAY(SELECT due.id FROM due))
+)
+SELECT priority, max(due_at) AS reached, count(*) AS jobs FROM due GROUP BY priority
+
+-- name: heads
+-- Lines in the order of their turns.
+SELECT line, task, priority FROM mainspring.lines_of($1, $2::text[], $3)
+
+-- name: waiting
+-- How many jobs wait in each of these lines, counted as far as the last number says.
+SELECT (
+    SELECT count(*) FROM (
+        SELECT FROM mainspring.live_jobs
+        WHERE live_jobs.queue = $1 AND live_jobs.state = 'blocked' AND live_jobs.priority = asked.priority
+            AND live_jobs.line = asked.line
+        LIMIT asked.most
+    ) AS found
+) AS jobs
+FROM unnest($2::text[], $3::smallint[], $4::integer[]) WITH ORDINALITY AS asked (line, priority, most, place)
+ORDER BY asked.place
+
+-- name: release
+-- So many jobs of each line, in the order of due time.
+WITH picked AS MATERIALIZED (
+    SELECT job.id, share.place, row_number() OVER (PARTITION BY share.place ORDER BY job.due_at, job.id) AS round
+    FROM unnest($2::text[], $3::smallint[], $4::integer[]) WITH ORDINALITY AS share (line, priority, jobs, place)
+    CROSS JOIN LATERAL (
+        SELECT live_jobs.id, live_jobs.due_at FROM mainspring.live_jobs
+        WHERE live_jobs.queue = $1 AND live_jobs.state = 'blocked' AND live_jobs.priority = share.priority
+            AND live_jobs.line = share.line
+        ORDER BY live_jobs.due_at, live_jobs.id
+        LIMIT share.jobs
+        FOR UPDATE SKIP LOCKED
+    ) AS job
+),
+released AS (
+    UPDATE mainspring.live_jobs
+    SET state = 'enqueued', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, reason = NULL
+    WHERE id = ANY (ARRAY(SELECT picked.id FROM picked))
+    RETURNING id, fence, priority
+),
+placed AS MATERIALIZED (
+    -- The first of each line, then the second of each: the workers take them in turns too.
+    SELECT released.id, released.fence, row_number() OVER (ORDER BY released.priority, picked.round, picked.place) AS place
+    FROM released JOIN picked ON picked.id = released.id
+)
+INSERT INTO mainspring.outbox (queue, ids, tickets)
+SELECT $1, array_agg(placed.id ORDER BY placed.place), array_agg(placed.fence ORDER BY placed.place)
+FROM placed
+GROUP BY (placed.place - 1) / $5
+ORDER BY (placed.place - 1) / $5
+RETURNING id, ids, tickets

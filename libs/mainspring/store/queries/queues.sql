@@ -1,0 +1,56 @@
+-- name: all
+SELECT
+    queues.name, queues.paused, queues.note, queues.paused_at, queues.paused_by, queues.release_window,
+    queues.backs_off_until, limits.most AS concurrency, queues.fair_by, queues.fair_weights, queues.default_priority,
+    queues.default_timeout_seconds, queues.default_retry, queues.default_expiry_seconds
+FROM mainspring.queues
+LEFT JOIN mainspring.limits ON limits.queue = queues.name AND limits.kind = 'concurrency'
+ORDER BY queues.name
+
+-- name: pause
+UPDATE mainspring.queues
+SET paused = true, note = $2, paused_at = CASE WHEN paused THEN paused_at ELSE clock_timestamp() END, paused_by = $3
+WHERE name = $1 RETURNING name
+
+-- name: resume
+UPDATE mainspring.queues SET paused = false, note = NULL, paused_at = NULL, paused_by = NULL
+WHERE name = $1 RETURNING name
+
+-- name: change
+-- What the settings don't name stays as the row has it.
+UPDATE mainspring.queues
+SET (
+    release_window, fair_by, fair_weights, default_priority, default_timeout_seconds, default_retry,
+    default_expiry_seconds
+) = (
+    SELECT
+        wanted.release_window, wanted.fair_by, wanted.fair_weights, wanted.default_priority,
+        wanted.default_timeout_seconds, wanted.default_retry, wanted.default_expiry_seconds
+    FROM jsonb_populate_record(queues, $2::jsonb) AS wanted
+)
+WHERE name = $1
+RETURNING name
+
+-- name: make_queues
+INSERT INTO mainspring.queues (name)
+SELECT asked.name FROM unnest($1::text[]) AS asked (name)
+WHERE NOT EXISTS (SELECT FROM mainspring.queues WHERE queues.name = asked.name)
+    AND (SELECT count(*) FROM mainspring.queues) + cardinality($1::text[]) <= 500
+ORDER BY asked.name
+ON CONFLICT DO NOTHING
+
+-- name: known_queues
+SELECT count(*) FROM mainspring.queues WHERE name = ANY ($1::text[])
+
+-- name: adopt_queues
+-- Make the queues that submits have used first.
+WITH used AS (DELETE FROM mainspring.queue_first_uses RETURNING name)
+INSERT INTO mainspring.queues (name) SELECT DISTINCT used.name FROM used ORDER BY used.name
+ON CONFLICT DO NOTHING
+
+-- name: set_concurrency
+INSERT INTO mainspring.limits (queue, kind, most) VALUES ($1, 'concurrency', $2)
+ON CONFLICT (queue, kind) DO UPDATE SET most = excluded.most
+
+-- name: drop_concurrency
+DELETE FROM mainspring.limits WHERE queue = $1 AND kind = 'concurrency'
