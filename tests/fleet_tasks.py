@@ -12,7 +12,7 @@ import time
 import asyncpg
 from opentelemetry import trace
 
-from mainspring import JobContext, Permanent, RetryPolicy, task
+from mainspring import JobContext, Permanent, RetryAfter, RetryPolicy, task
 
 QUICK = RetryPolicy(max_attempts=3, base=0.2, factor=1, cap=1)
 #: What handlers leave behind in their process.
@@ -84,6 +84,19 @@ async def nap(ctx: JobContext, *, seconds: float) -> int:
     await asyncio.sleep(seconds)
     await note(ctx, "end")
     return ctx.attempt
+
+
+@task("fleet.nap_for", queue="fleet", retry=QUICK)
+async def nap_for(ctx: JobContext, *, seconds: float, who: str | dict[str, str]) -> None:
+    """Takes a while, for somebody."""
+    await asyncio.sleep(seconds)
+
+
+@task("fleet.fail_late", queue="fleet", retry=QUICK)
+async def fail_late(ctx: JobContext, *, delay: float) -> None:
+    """Fails once, and wants to be tried again after a while."""
+    if ctx.attempt == 1:
+        raise RetryAfter(delay)
 
 
 @task("fleet.fail", queue="fleet", retry=QUICK)
