@@ -52,7 +52,7 @@ def test_a_rate_is_never_exceeded_while_dispatchers_and_workers_die(system: Syst
     all_done(system, ids)
     instants = starts(system)
     assert most_in_a_span(instants, 1.0) == 7
-    # It is used as well: the last of 60 starts in the ninth second, the reclaimed ones of the killed worker a lease later.
+    # It is used as well: the last of 60 starts in the ninth second, the others of the killed worker a lease later.
     assert instants[50] - instants[0] < 9
 
 

@@ -77,6 +77,11 @@ async def workers(connection: Conn) -> list[Any]:
     return list(await connection.fetch(_SQL["workers"], WORKER_LIFE))
 
 
+async def slots(connection: Conn) -> dict[str, int]:
+    """The slots of the workers that live, by queue."""
+    return {row["queue"]: row["slots"] for row in await connection.fetch(_SQL["slots"], WORKER_LIFE)}
+
+
 async def take_leadership(connection: Conn, duty: str, holder: UUID, ttl: timedelta) -> int | None:
     """Take or renew the lease of a duty; its term, or None while somebody else holds it."""
     try:

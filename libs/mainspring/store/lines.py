@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from mainspring.domain.job import MOST_REFS, JobRef
 from mainspring.domain.limits import Line, Rooms
@@ -21,17 +20,6 @@ from mainspring.store.sql import columns, load
 _SQL = load("lines")
 #: Lines of a priority that one pass looks at; the next pass goes on behind them.
 MOST_LINES = 200
-
-
-@dataclass(slots=True)
-class LineTurns:
-    """Whose turn it is, by queue."""
-
-    _turns: dict[str, Turns] = field(default_factory=dict)
-
-    def of(self, queue: str) -> Turns:
-        """Of one queue."""
-        return self._turns.setdefault(queue, Turns())
 
 
 async def serve(
@@ -55,9 +43,7 @@ async def serve(
     credit = min(locked["credit"], most)
     heads = await _heads(connection, queue, turns) if credit else []
     if not heads:
-        return Released(
-            credit=credit, in_broker=locked["in_broker"], has_lines=locked["has_lines"], has_waiting=not credit
-        )
+        return Released(credit=credit, age=locked["age"], has_lines=locked["has_lines"], has_waiting=not credit)
     rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), heads)
     waiting = await _waiting(connection, queue, heads, rooms, credit)
     weights = json.loads(await connection.fetchval(_SQL["fairness"], queue))
@@ -69,7 +55,7 @@ async def serve(
         batches,
         sum(len(batch.refs) for batch in batches),
         credit,
-        in_broker=locked["in_broker"],
+        age=locked["age"],
         has_lines=True,
         has_waiting=True,
         waits_for_room=len(rate_waits) < len(shut),

@@ -34,8 +34,8 @@ class Released:
     count: int = 0
     credit: int = 0
     is_locked_elsewhere: bool = False
-    #: Jobs of the queue that were in the broker before.
-    in_broker: int = 0
+    #: Seconds that jobs of the queue have been in the broker, on average; None: none are, or only old ones.
+    age: float | None = None
     #: Its jobs wait in lines: ``store.lines`` is what releases them.
     has_lines: bool = False
     #: Some jobs wait in them.
@@ -44,6 +44,11 @@ class Released:
     waits_for_room: bool = False
     #: All lines wait for a rate: seconds until the first has a token.
     waits_for_rate: float | None = None
+
+    @property
+    def is_limited_by_window(self) -> bool:
+        """True when all the credit was used: there may have been more to release."""
+        return not self.is_locked_elsewhere and self.count >= self.credit
 
 
 @dataclass(slots=True)
@@ -130,7 +135,7 @@ async def release(
         batches,
         sum(len(batch.refs) for batch in batches),
         rows[0]["credit"],
-        in_broker=rows[0]["in_broker"],
+        age=rows[0]["age"],
         has_lines=rows[0]["has_lines"],
     )
 

@@ -14,6 +14,7 @@ from mainspring.runtime.patience import if_available
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
+from mainspring.store import fleet
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds
@@ -42,6 +43,8 @@ ZONE_DATA_SECONDS = 5.0
 BACKFILL_SECONDS = 1.0
 #: How often to look for jobs that are kept back while there are none.
 LET_GO_SECONDS = 1.0
+#: How often the workers' slots are read, which the windows are fitted to.
+SLOTS_SECONDS = 1.0
 #: How often some queues are asked for their leader: a question costs the broker a channel.
 LEADERS_SECONDS = 5.0
 
@@ -95,6 +98,10 @@ def _loops(
         bounds.forget()
         return Pass()
 
+    async def watch_slots() -> Pass:
+        releases.slots = await database.run(fleet.slots)
+        return Pass()
+
     async def release_from_the_start() -> None:
         bounds.forget()
         releases.wake_up()
@@ -118,6 +125,7 @@ def _loops(
         Loop("reconcile_leaders", leaders.run_once, LEADERS_SECONDS),
         Loop("reconcile_messages", messages.run_once, 1.0),
         Loop("sweep", sweep, SWEEP_SECONDS),
+        Loop("watch_slots", watch_slots, SLOTS_SECONDS),
         Loop("leadership", leadership.renew, RENEW_SECONDS),
         Loop("lead", lead.run_once, 30.0),
         Loop("audit", Audit(database, leadership, mends).run_once, settings.audit_interval),

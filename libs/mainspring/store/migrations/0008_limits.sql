@@ -212,7 +212,7 @@ CREATE TYPE mainspring.rate_use AS (place integer, job_id uuid, limit_id integer
 -- Take the tokens of jobs that start now, in the order given: all that a job needs, or none. Exact, since it holds the
 -- rows of the rates until the end of its transaction. Jobs without a rate limit are not mentioned in the answer.
 CREATE FUNCTION mainspring.take_tokens(ids uuid []) RETURNS TABLE (job_id uuid, is_granted boolean, taken_at timestamptz)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql ROWS 10 AS $$
 #variable_conflict use_column
 DECLARE
     uses mainspring.rate_use [];
@@ -285,13 +285,19 @@ BEGIN
 END;
 $$;
 
--- As lock_queue_credit, which an older release calls. `most` is how much of the window is to be used (NULL: all of it).
--- A queue has lines when jobs of it can be under limits that others of it are not: then its jobs are released line by line.
+-- Lock a queue for a release, as lock_queue_credit did. `most` is how much of the window is to be used (NULL: all of it).
+-- A queue has lines when jobs of it can be under limits that others of it are not: then its jobs are released line by
+-- line. `age` is how long its jobs have been in the broker, in seconds on average, but for what was sent long ago.
 CREATE FUNCTION mainspring.lock_queue(
-    wanted text, most integer, OUT credit integer, OUT in_broker integer, OUT has_lines boolean
+    wanted text, most integer, OUT credit integer, OUT age double precision, OUT has_lines boolean
 ) RETURNS SETOF record LANGUAGE plpgsql ROWS 1 AS $$
+DECLARE
+    release_window integer;
+    fair_by text;
+    own_limit integer;
+    in_broker integer;
 BEGIN
-    PERFORM FROM mainspring.queues
+    SELECT queues.release_window, queues.fair_by INTO release_window, fair_by FROM mainspring.queues
     WHERE queues.name = wanted AND NOT queues.paused AND queues.backs_off_until <= clock_timestamp()
     FOR UPDATE SKIP LOCKED;
     IF NOT found THEN
@@ -300,14 +306,21 @@ BEGIN
     -- The release needn't wait for the disk. What rests on it (the claim) is later in the same log, so nothing durable
     -- outlives it; if a crash loses it, its message names a ticket that the next release gives out again.
     PERFORM set_config('synchronous_commit', 'off', true);
-    RETURN QUERY
     SELECT
-        greatest(0, least(
-            least(usage.release_window, lock_queue.most) - usage.enqueued - usage.admitted,
-            usage.most - usage.admitted - usage.running - usage.enqueued
-        ))::integer,
-        (usage.enqueued + usage.admitted)::integer,
-        queues.fair_by IS NOT NULL
+        count(*), extract(epoch FROM avg(clock_timestamp() - live_jobs.released_at) FILTER (
+            WHERE live_jobs.released_at > clock_timestamp() - interval '2 s'
+        ))
+    INTO in_broker, age
+    FROM mainspring.live_jobs WHERE live_jobs.queue = wanted AND live_jobs.state IN ('enqueued', 'admitted');
+    credit := least(release_window, lock_queue.most) - in_broker;
+    SELECT limits.most INTO own_limit FROM mainspring.limits WHERE limits.queue = wanted AND limits.kind = 'concurrency';
+    IF own_limit IS NOT NULL THEN
+        credit := least(credit, own_limit - in_broker - (
+            SELECT count(*) FROM mainspring.live_jobs WHERE live_jobs.queue = wanted AND live_jobs.state = 'running'
+        ));
+    END IF;
+    credit := greatest(credit, 0);
+    has_lines := fair_by IS NOT NULL
         OR EXISTS (SELECT FROM mainspring.limits WHERE limits.name IS NOT NULL AND wanted = ANY (limits.queues))
         OR EXISTS (
             SELECT FROM mainspring.limits CROSS JOIN unnest(limits.tasks) AS limited (task)
@@ -316,10 +329,8 @@ BEGIN
         OR EXISTS (
             SELECT FROM mainspring.live_jobs
             WHERE live_jobs.queue = wanted AND live_jobs.state = 'blocked' AND live_jobs.line IS NOT NULL
-        )
-    FROM mainspring.queue_usage AS usage
-    JOIN mainspring.queues ON queues.name = usage.queue
-    WHERE usage.queue = wanted;
+        );
+    RETURN NEXT;
 END;
 $$;
 

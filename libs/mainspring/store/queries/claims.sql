@@ -54,7 +54,7 @@ rated AS MATERIALIZED (
 ),
 judged AS MATERIALIZED (
     SELECT
-        sorted.id, sorted.ticket, rated.taken_at,
+        sorted.id, sorted.ticket,
         CASE
             WHEN sorted.verdict <> 'start' THEN sorted.verdict WHEN rated.is_granted IS FALSE THEN 'rate' ELSE 'claimed'
         END AS verdict
@@ -70,15 +70,15 @@ claimed AS (
         claim_id = $3,
         lease_until = clock_timestamp() + $4::interval,
         worker = $5,
-        -- The instant at which its tokens were taken is the start that a rate counts.
-        started_at = CASE WHEN claim_id = $3 THEN started_at ELSE coalesce(judged.taken_at, clock_timestamp()) END,
+        -- The instant at which tokens were taken, one for all, is the start that a rate counts.
+        started_at = CASE
+            WHEN claim_id = $3 THEN started_at ELSE coalesce((SELECT max(taken_at) FROM rated), clock_timestamp())
+        END,
         reason = NULL
-    FROM judged
-    WHERE live_jobs.id = judged.id AND judged.verdict = 'claimed'
-        AND live_jobs.id = ANY (ARRAY(SELECT id FROM judged WHERE verdict = 'claimed'))
+    WHERE id = ANY (ARRAY(SELECT judged.id FROM judged WHERE judged.verdict = 'claimed'))
     RETURNING
-        live_jobs.id, live_jobs.queue, live_jobs.task, fence, attempt, attempts_used, hand_backs, timeout_seconds,
-        idempotency_key, run_alone, schedule, started_at
+        id, queue, task, fence, attempt, attempts_used, hand_backs, timeout_seconds, idempotency_key, run_alone,
+        schedule, started_at
 ),
 returned AS (
     UPDATE mainspring.live_jobs

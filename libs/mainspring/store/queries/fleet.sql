@@ -29,6 +29,12 @@ FROM mainspring.workers
 WHERE beat_at > (SELECT clock_timestamp()) - $1::interval
 ORDER BY started_at
 
+-- name: slots
+SELECT served.queue, sum(workers.slots)::integer AS slots
+FROM mainspring.workers CROSS JOIN unnest(workers.queues) AS served (queue)
+WHERE workers.beat_at > (SELECT clock_timestamp()) - $1::interval
+GROUP BY served.queue
+
 -- name: take_leadership
 -- The holder renews; anyone takes over when the lease is over, with a new term. The term is a key column, so
 -- a takeover waits for the transactions that hold FOR KEY SHARE on the row.

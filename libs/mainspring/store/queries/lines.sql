@@ -1,5 +1,5 @@
 -- name: lock
-SELECT credit, in_broker, has_lines FROM mainspring.lock_queue($1, $2)
+SELECT credit, age, has_lines FROM mainspring.lock_queue($1, $2)
 
 -- name: fairness
 SELECT fair_weights FROM mainspring.queues WHERE name = $1

@@ -33,7 +33,7 @@ SELECT DISTINCT queue_first_uses.name, NULL::timestamptz, clock_timestamp(), fal
 -- The scalar sub-select makes the clock a constant that the index can use.
 WITH forgotten AS (DELETE FROM mainspring.outbox WHERE id = ANY ($5::bigint[])),
 queue AS MATERIALIZED (
-    SELECT CASE WHEN has_lines THEN 0 ELSE credit END AS credit, in_broker, has_lines
+    SELECT CASE WHEN has_lines THEN 0 ELSE credit END AS credit, age, has_lines
     FROM mainspring.lock_queue($1, $6)
 ),
 due AS MATERIALIZED (
@@ -68,7 +68,7 @@ batches AS (
     ORDER BY (placed.place - 1) / $4
     RETURNING id, ids, tickets
 )
-SELECT queue.credit, queue.in_broker, queue.has_lines, batches.id, batches.ids, batches.tickets, last.priorities, last.reached
+SELECT queue.credit, queue.age, queue.has_lines, batches.id, batches.ids, batches.tickets, last.priorities, last.reached
 FROM queue
 LEFT JOIN batches ON true
 CROSS JOIN (

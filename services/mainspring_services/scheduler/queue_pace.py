@@ -1,0 +1,57 @@
+"""When a queue is to be looked at again, and how much of it may be in the broker: what is kept between two releases."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+from mainspring.domain.turns import Turns
+from mainspring.domain.window import Window
+from mainspring.store.release import Released
+
+#: Waits of a queue whose credit is used up: short while work flows, longer while nothing moves.
+SHORTEST_WAIT = 0.005
+LONGEST_WAIT = 0.25
+#: What a queue waits whose credit has just been used up; a tenth of the time that its window lasts at 10,000 jobs/s.
+REFILL_WAIT = 0.02
+#: A queue whose due jobs are all released is looked at again after so long: what comes sooner wakes the loop.
+LOOK_WAIT = 0.02
+
+
+@dataclass(slots=True)
+class QueuePace:
+    """Of one queue, in one scheduler."""
+
+    turns: Turns = field(default_factory=Turns)
+    window: Window = field(default_factory=Window)
+    has_lines: bool = False
+    #: When to look at its lines again, whose jobs are due already (monotonic); never, while nobody waits in them.
+    lines_at: float = math.inf
+    _stuck: float = SHORTEST_WAIT
+
+    def after(self, released: Released, most: int, slots: int) -> float:
+        """Learn from a release of up to ``most`` jobs; returns the seconds until the next. ``slots``: all workers'."""
+        now = time.monotonic()
+        if released.is_limited_by_window:
+            self.window.fit(released.age, slots, now)
+        wait = self._wait(released, most)
+        if not released.is_locked_elsewhere:
+            self.has_lines = released.has_lines
+        self.lines_at = now + wait if self.has_lines and released.has_waiting else math.inf
+        return wait
+
+    def _wait(self, released: Released, most: int) -> float:
+        if released.count:
+            self._stuck = SHORTEST_WAIT
+            if released.count >= released.credit:
+                # Credit comes back a little at a time: what has come together by then is worth a statement.
+                return REFILL_WAIT
+            return 0.0 if released.count >= most else LOOK_WAIT
+        if released.waits_for_rate is not None:
+            return released.waits_for_rate
+        if released.is_locked_elsewhere or (released.credit and not released.waits_for_room):
+            return LONGEST_WAIT
+        wait = self._stuck
+        self._stuck = min(wait * 2, LONGEST_WAIT)
+        return wait
