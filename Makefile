@@ -82,5 +82,5 @@ mutants: $(READY)  ## take each mechanism out of a copy, and see a test fail (so
 docs: $(READY)  ## write the pages that are generated from the code
 	$(BIN)/python docs/generate.py
 
-bench: $(READY)  ## make bench NAME=drain|latency|recovery|herd
+bench: $(READY)  ## make bench NAME=drain|latency|recovery|herd|flow
 	$(BIN)/python tests/benchmarks/run.py $(NAME)

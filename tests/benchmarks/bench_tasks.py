@@ -13,6 +13,11 @@ async def noop(ctx: JobContext) -> None:
     """Nothing: what is measured is everything around it."""
 
 
+@task("bench.for_tenant", queue="bench")
+async def for_tenant(ctx: JobContext, *, tenant: str) -> None:
+    """Nothing, for somebody."""
+
+
 @task("bench.stamp", queue="bench")
 async def stamp(ctx: JobContext) -> int:
     """The instant of the handler's first line, on the clock that all processes of a machine share."""

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ("drain", "latency", "recovery", "herd")
+NAMES = ("drain", "latency", "recovery", "herd", "flow")
 ROOT = Path(__file__).parents[2]
 
 

@@ -21,6 +21,8 @@ LONGEST_PERIOD = 30 * 86400.0
 SHORTEST_PERIOD = 0.001
 #: Queues and tasks of one limit, each.
 MOST_NAMES = 100
+#: The line of a job that nothing tells apart from others.
+NO_LINE = '["", "", {}]'
 _PATH = re.compile(r"[^.\s\0]{1,64}(\.[^.\s\0]{1,64}){0,7}")
 
 
@@ -167,6 +169,11 @@ class Rooms:
         if found is None:
             found = self._needs[mark] = tuple(_needs(self.limits, line))
         return found
+
+    def are_told_by(self, line: Line) -> bool:
+        """False when a limit that the line's jobs are under counts by a place of which the line says nothing."""
+        paths = {limit.per for limit, _, _ in self.needs(line)} - {None}
+        return not paths or paths <= line.keys().keys()
 
     def room(self, line: Line) -> int:
         """How many jobs of the line may go now. Without a limit, as many as there are."""

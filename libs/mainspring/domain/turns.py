@@ -32,6 +32,10 @@ class Turns:
     after: list[str] = field(default_factory=lambda: [""] * PRIORITIES)
     had: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
 
+    def place_of(self, line: Line) -> tuple[int, bool, str]:
+        """What lines are sorted by: priority, then those behind the mark, then the others."""
+        return line.priority, line.text <= self.after[line.priority], line.text
+
     def end(self, priority: int, mark: str) -> None:
         """A turn is over: the next pass begins behind ``mark``."""
         self.after[priority] = mark

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from mainspring.domain.job import JobRef
-from mainspring.domain.limits import Line, Rooms
+from mainspring.domain.limits import NO_LINE, Line, Rooms
 from mainspring.store import limits
 from mainspring.store.pool import Conn
-from mainspring.store.sql import columns, load
+from mainspring.store.sql import load
 
 _SQL = load("admission")
 
@@ -31,61 +32,60 @@ async def admit(connection: Conn, queue: str, refs: Sequence[JobRef]) -> Admissi
     Call it in a transaction of its own, and publish after its commit. None when no job is under a limit: then they go
     on under the tickets that they have.
     """
-    tasks = await _current(connection, refs)
-    locked = await limits.lock_concurrency(connection, queue, set(tasks.values()))
+    found = await _current(connection, refs)
+    locked = await limits.lock_concurrency(connection, queue, {row["task"] for row in found.values()})
     if not locked:
         return None
     rooms = Rooms(tuple(locked))
     rooms.count(await limits.in_hand(connection, locked, released_too=False), released_too=False)
-    lines = await _lines(connection, queue, tasks)
+    lines = {ref.id: Line(row["line"] or NO_LINE, queue, row["task"]) for ref, row in found.items()}
+    lines |= await _draw(connection, [(id_, line) for id_, line in lines.items() if not rooms.are_told_by(line)])
     # In the order of the message, which is that of priority.
-    passing, admitted, blocked = _judge([ref for ref in refs if ref in tasks], lines, rooms)
-    tickets = await _mark(connection, admitted, blocked, lines)
-    going = tuple(
-        JobRef(ref.id, tickets.get(ref.id, ref.ticket)) for ref in refs if ref in passing or ref.id in tickets
-    )
-    return Admission(going, len(blocked), len(refs) - len(tasks))
+    going, admitted, blocked = _judge([ref for ref in refs if ref in found], lines, rooms)
+    if blocked:
+        await _draw(connection, [(id_, lines[id_]) for id_ in blocked if lines[id_].text == NO_LINE])
+        await connection.execute(_SQL["block"], blocked)
+    rows = await connection.fetch(_SQL["admit"], admitted) if admitted else []
+    fences = {row["id"]: row["fence"] for row in rows}
+    tickets = tuple(JobRef(ref.id, fences.get(ref.id, ref.ticket)) for ref in going)
+    return Admission(tickets, len(blocked), len(refs) - len(found))
 
 
-def _judge(refs: Sequence[JobRef], lines: dict[UUID, Line], rooms: Rooms) -> tuple[set[JobRef], list[UUID], list[UUID]]:
-    """Those without a limit, those that are admitted, those that are blocked."""
-    passing: set[JobRef] = set()
+def _judge(
+    refs: Sequence[JobRef], lines: dict[UUID, Line], rooms: Rooms
+) -> tuple[list[JobRef], list[UUID], list[UUID]]:
+    """Those that go on, and of these the ids of those that need to be admitted; the ids of the blocked."""
+    going: list[JobRef] = []
     admitted: list[UUID] = []
     blocked: list[UUID] = []
     for ref in refs:
         line = lines[ref.id]
-        if not rooms.needs(line):
-            passing.add(ref)
-        elif rooms.room(line):
+        if not rooms.room(line):
+            blocked.append(ref.id)
+            continue
+        going.append(ref)
+        if rooms.needs(line):
             rooms.take(line, 1)
             admitted.append(ref.id)
-        else:
-            blocked.append(ref.id)
-    return passing, admitted, blocked
+    return going, admitted, blocked
 
 
-async def _mark(
-    connection: Conn, admitted: Sequence[UUID], blocked: Sequence[UUID], lines: dict[UUID, Line]
-) -> dict[UUID, int]:
-    """Write what was decided; returns the new tickets of the admitted."""
-    rows = await connection.fetch(_SQL["admit"], admitted, [lines[id_].text for id_ in admitted]) if admitted else []
-    if blocked:
-        await connection.execute(_SQL["block"], blocked, [lines[id_].text for id_ in blocked])
-    return {row["id"]: row["fence"] for row in rows}
-
-
-async def _current(connection: Conn, refs: Sequence[JobRef]) -> dict[JobRef, str]:
-    """The references whose ticket is current, locked, with their tasks."""
+async def _current(connection: Conn, refs: Sequence[JobRef]) -> dict[JobRef, Any]:
+    """The rows of the references whose ticket is current, locked."""
     ids, tickets = zip(*refs, strict=True)
     rows = await connection.fetch(_SQL["lock_candidates"], ids, tickets)
-    return {JobRef(row["id"], row["fence"]): row["task"] for row in rows}
+    return {JobRef(row["id"], row["fence"]): row for row in rows}
 
 
-async def _lines(connection: Conn, queue: str, tasks: dict[JobRef, str]) -> dict[UUID, Line]:
-    if not tasks:
+async def _draw(connection: Conn, asked: Sequence[tuple[UUID, Line]]) -> dict[UUID, Line]:
+    """Draw the lines of jobs of one queue by the limits that are there now, and keep them."""
+    if not asked:
         return {}
-    asked = columns([(ref.id, task) for ref, task in tasks.items()])
-    rows = await connection.fetch(_SQL["draw_lines"], queue, *asked)
+    queue = asked[0][1].queue
+    rows = await connection.fetch(
+        _SQL["draw_lines"], queue, [id_ for id_, _ in asked], [line.task for _, line in asked]
+    )
+    await connection.execute(_SQL["keep_lines"], [row["id"] for row in rows], [row["line"] for row in rows])
     return {row["id"]: Line(row["line"], queue, row["task"]) for row in rows}
 
 

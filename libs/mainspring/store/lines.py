@@ -1,25 +1,50 @@
-"""The release of a queue whose jobs wait in lines: due jobs join theirs, lines are served in turn as limits have room.
+"""The release of a queue whose jobs are told apart by limits or take turns: line by line, as there is room.
 
 A transaction of several statements, under the queue row's lock; what to serve is decided in between
-(``domain.turns``), by the same rooms that admission counts with.
+(``domain.turns``), by the same rooms that admission counts with. A due job that can't go joins its line (``blocked``),
+so that the next pass finds those of other lines; one that only waits for its queue's window stays as it is.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from mainspring.domain.job import MOST_REFS, JobRef
 from mainspring.domain.limits import Line, Rooms
 from mainspring.domain.turns import Turns, WaitingLine, share_out
 from mainspring.store import limits
 from mainspring.store.pool import Conn
-from mainspring.store.release import Bounds, OutboxBatch, Released, delete_outbox
+from mainspring.store.release import PRIORITIES, Bounds, OutboxBatch, Released, delete_outbox
 from mainspring.store.sql import columns, load
 
 _SQL = load("lines")
 #: Lines of a priority that one pass looks at; the next pass goes on behind them.
 MOST_LINES = 200
+
+
+class _DueJob(NamedTuple):
+    id: UUID
+    due_at: datetime
+
+
+@dataclass(slots=True)
+class _Served:
+    """A line, how many wait in it (as far as was counted), and who has just become due and belongs to it."""
+
+    line: Line
+    waiting: int = 0
+    due: list[_DueJob] = field(default_factory=list)
+    share: int = 0
+
+    @property
+    def share_of_due(self) -> int:
+        """Those that wait in it have come before."""
+        return max(self.share - self.waiting, 0)
 
 
 async def serve(
@@ -39,53 +64,97 @@ async def serve(
         return Released(is_locked_elsewhere=True, has_lines=True)
     if published:
         await delete_outbox(connection, published)
-    await _join(connection, queue, bounds, most)
     credit = min(locked["credit"], most)
-    heads = await _heads(connection, queue, turns) if credit else []
-    if not heads:
-        return Released(credit=credit, age=locked["age"], has_lines=locked["has_lines"], has_waiting=not credit)
-    rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), heads)
-    waiting = await _waiting(connection, queue, heads, rooms, credit)
-    weights = json.loads(await connection.fetchval(_SQL["fairness"], queue))
+    due = await connection.fetch(_SQL["due"], queue, most, bounds.of(queue))
+    heads = await connection.fetch(_SQL["heads"], queue, turns.after, MOST_LINES) if locked["has_waiting"] else []
+    served = _lines(queue, turns, heads, due)
+    rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), [one.line for one in served])
+    if heads:
+        await _count_waiting(connection, queue, served, rooms, credit)
+    waiting = [WaitingLine(one.line, one.waiting + len(one.due)) for one in served]
+    weights = json.loads(locked["fair_weights"])
     shares = share_out(waiting, rooms, credit, turns, weights, most_lines=MOST_LINES)
-    batches = await _release(connection, queue, waiting, shares, refs_in_batch)
-    shut = [line for line in heads if rooms.blockers(line)]
-    rate_waits = [wait for line in shut if (wait := rooms.free_in(line)) is not None]
+    for one, share in zip(served, shares, strict=True):
+        one.share = share
+    batches = await _release(connection, queue, served, refs_in_batch)
+    joined, stays = await _join(connection, served, rooms, is_fair=locked["is_fair"])
+    _move_on(queue, bounds, due, stays, None if len(due) == most else locked["locked_at"])
+    left = [one.line for one in served if one.share < one.waiting + len(one.due)]
+    rate_waits = [wait for line in left if (wait := rooms.free_in(line)) is not None]
     return Released(
         batches,
         sum(len(batch.refs) for batch in batches),
         credit,
         age=locked["age"],
-        has_lines=True,
-        has_waiting=True,
-        waits_for_room=len(rate_waits) < len(shut),
-        waits_for_rate=min(rate_waits) if rate_waits and len(rate_waits) == len(shut) else None,
+        has_lines=locked["has_lines"] or joined > 0,
+        has_waiting=bool(left),
+        has_more=len(due) == most and joined > 0,
+        waits_for_room=any(rooms.blockers(line) for line in left) and len(rate_waits) < len(left),
+        waits_for_rate=min(rate_waits) if rate_waits and len(rate_waits) == len(left) else None,
     )
 
 
-async def _join(connection: Conn, queue: str, bounds: Bounds, most: int) -> None:
-    """Due jobs join their lines, some at a time: all of them, so that none waits behind a line that is long."""
-    rows = await connection.fetch(_SQL["join"], queue, most, bounds.of(queue))
-    bounds.advance(queue, {row["priority"]: row["reached"] for row in rows})
+def _lines(queue: str, turns: Turns, heads: Sequence[Any], due: Sequence[Any]) -> list[_Served]:
+    """The lines that somebody waits in or belongs to, in the order of their turns."""
+    found: dict[tuple[int, str], _Served] = {}
+    for row in (*heads, *due):
+        mark = row["priority"], row["line"]
+        if mark not in found:
+            found[mark] = _Served(Line(row["line"], queue, row["task"], row["priority"]))
+    for row in due:
+        found[row["priority"], row["line"]].due.append(_DueJob(row["id"], row["due_at"]))
+    return sorted(found.values(), key=lambda one: turns.place_of(one.line))
 
 
-async def _heads(connection: Conn, queue: str, turns: Turns) -> list[Line]:
-    rows = await connection.fetch(_SQL["heads"], queue, turns.after, MOST_LINES)
-    return [Line(row["line"], queue, row["task"], row["priority"]) for row in rows]
-
-
-async def _waiting(connection: Conn, queue: str, heads: Sequence[Line], rooms: Rooms, credit: int) -> list[WaitingLine]:
-    """No more jobs are counted than could go."""
-    asked = [(line.text, line.priority, min(rooms.room(line), credit)) for line in heads]
+async def _count_waiting(connection: Conn, queue: str, served: Sequence[_Served], rooms: Rooms, credit: int) -> None:
+    """Count those that wait in lines: one more than could go, so that it shows whether some are left."""
+    asked = [(one.line.text, one.line.priority, min(rooms.room(one.line), credit) + 1) for one in served]
     rows = await connection.fetch(_SQL["waiting"], queue, *columns(asked))
-    return [WaitingLine(line, row["jobs"]) for line, row in zip(heads, rows, strict=True)]
+    for one, row in zip(served, rows, strict=True):
+        one.waiting = row["jobs"]
 
 
 async def _release(
-    connection: Conn, queue: str, waiting: Sequence[WaitingLine], shares: Sequence[int], refs_in_batch: int
+    connection: Conn, queue: str, served: Sequence[_Served], refs_in_batch: int
 ) -> tuple[OutboxBatch, ...]:
-    served = [(line.text, line.priority, share) for (line, _), share in zip(waiting, shares, strict=True) if share]
-    if not served:
+    going = [(place, one) for place, one in enumerate(served, 1) if one.share]
+    if not going:
         return ()
-    rows = await connection.fetch(_SQL["release"], queue, *columns(served), refs_in_batch)
+    shares = [(one.line.text, one.line.priority, min(one.share, one.waiting)) for one in served]
+    fresh = [
+        (job.id, one.line.text, place, one.waiting + number)
+        for place, one in going
+        for number, job in enumerate(one.due[: one.share_of_due], 1)
+    ]
+    rows = await connection.fetch(
+        _SQL["release"], queue, *columns(shares), refs_in_batch, *(columns(fresh) or [()] * 4)
+    )
     return tuple(OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows)
+
+
+async def _join(
+    connection: Conn, served: Sequence[_Served], rooms: Rooms, *, is_fair: bool
+) -> tuple[int, dict[int, datetime]]:
+    """Who can't go joins its line, and all do where lines take turns; returns how many, and since when others stay."""
+    joining: list[tuple[UUID, str]] = []
+    stays: dict[int, datetime] = {}
+    for one in served:
+        left = one.due[one.share_of_due :]
+        if left and (is_fair or one.waiting or not rooms.room(one.line)):
+            joining.extend((job.id, one.line.text) for job in left)
+        elif left:
+            priority = one.line.priority
+            stays[priority] = min(stays.get(priority, left[0].due_at), left[0].due_at)
+    if joining:
+        await connection.execute(_SQL["join"], *columns(joining))
+    return len(joining), stays
+
+
+def _move_on(
+    queue: str, bounds: Bounds, due: Sequence[Any], stays: dict[int, datetime], all_until: datetime | None
+) -> None:
+    """The next scan begins behind what was taken; ``all_until``: that was all that had become due until then."""
+    reached = (
+        dict.fromkeys(range(PRIORITIES), all_until) if all_until else {row["priority"]: row["due_at"] for row in due}
+    )
+    bounds.advance(queue, {level: min(at, stays.get(level, at)) for level, at in reached.items()})

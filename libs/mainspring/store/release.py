@@ -40,6 +40,8 @@ class Released:
     has_lines: bool = False
     #: Some jobs wait in them.
     has_waiting: bool = False
+    #: More have become due than one pass looks at.
+    has_more: bool = False
     #: Some lines wait until a slot is free.
     waits_for_room: bool = False
     #: All lines wait for a rate: seconds until the first has a token.

@@ -13,8 +13,8 @@ from mainspring.store.release import Released
 #: Waits of a queue whose credit is used up: short while work flows, longer while nothing moves.
 SHORTEST_WAIT = 0.005
 LONGEST_WAIT = 0.25
-#: What a queue waits whose credit has just been used up; a tenth of the time that its window lasts at 10,000 jobs/s.
-REFILL_WAIT = 0.02
+#: What a queue waits at most whose credit has just been used up: a quarter of its jobs' time in the broker.
+REFILL_WAIT = 0.05
 #: A queue whose due jobs are all released is looked at again after so long: what comes sooner wakes the loop.
 LOOK_WAIT = 0.02
 
@@ -42,11 +42,13 @@ class QueuePace:
         return wait
 
     def _wait(self, released: Released, most: int) -> float:
+        if released.has_more:
+            return 0.0
         if released.count:
             self._stuck = SHORTEST_WAIT
             if released.count >= released.credit:
                 # Credit comes back a little at a time: what has come together by then is worth a statement.
-                return REFILL_WAIT
+                return min(max((released.age or 0.0) / 4, SHORTEST_WAIT), REFILL_WAIT)
             return 0.0 if released.count >= most else LOOK_WAIT
         if released.waits_for_rate is not None:
             return released.waits_for_rate

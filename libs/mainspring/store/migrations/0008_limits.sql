@@ -216,67 +216,94 @@ LANGUAGE plpgsql ROWS 10 AS $$
 #variable_conflict use_column
 DECLARE
     uses mainspring.rate_use [];
+    wanted mainspring.rate_use [];
     buckets text [] := '{}';
     rooms integer [] := '{}';
     levels double precision [] := '{}';
     spent integer [] := '{}';
+    has_all boolean := true;
     instant timestamptz;
     bucket record;
     job record;
 BEGIN
     SELECT array_agg((
-        asked.place, job.id, rate.id, mainspring.key_of(job.id, job.line, rate.per),
-        mainspring.cost_of(job.id, job.line, rate)
+        asked.place, job.id, rate.id,
+        CASE
+            WHEN rate.per IS NULL THEN ''
+            ELSE coalesce(job.keys ->> rate.per, mainspring.key_of(job.id, NULL, rate.per))
+        END,
+        CASE WHEN rate.cost IS NULL THEN 1 ELSE mainspring.cost_of(job.id, job.line, rate) END
     )::mainspring.rate_use) INTO uses
     FROM unnest(ids) WITH ORDINALITY AS asked (id, place)
-    JOIN mainspring.live_jobs AS job ON job.id = asked.id
+    CROSS JOIN LATERAL (
+        SELECT id, queue, task, line, line::jsonb -> 2 AS keys FROM mainspring.live_jobs WHERE live_jobs.id = asked.id
+        OFFSET 0
+    ) AS job
     CROSS JOIN LATERAL mainspring.limits_of(job.queue, job.task) AS rate
     WHERE rate.kind = 'rate';
     IF uses IS NULL THEN
         RETURN;
     END IF;
+    -- One for each rate and key, with all that is asked of it.
+    SELECT array_agg((0, NULL, one.limit_id, one.key, one.cost)::mainspring.rate_use ORDER BY one.limit_id, one.key)
+    INTO wanted
+    FROM (
+        SELECT limit_id, key, least(sum(cost), 2000000000)::integer AS cost FROM unnest(uses) GROUP BY limit_id, key
+    ) AS one;
     INSERT INTO mainspring.rates (limit_id, key, latest, level)
-    SELECT one.limit_id, one.key, '1970-01-01', 0
-    FROM (SELECT DISTINCT limit_id, key FROM unnest(uses)) AS one
-    ORDER BY one.limit_id, one.key
+    SELECT one.limit_id, one.key, '1970-01-01', 0 FROM unnest(wanted) AS one
+    WHERE NOT EXISTS (SELECT FROM mainspring.rates WHERE rates.limit_id = one.limit_id AND rates.key = one.key)
     ON CONFLICT DO NOTHING;
-    PERFORM FROM mainspring.rates
-    JOIN (SELECT DISTINCT limit_id, key FROM unnest(uses)) AS one USING (limit_id, key)
-    ORDER BY limit_id, key
-    FOR UPDATE OF rates;
-    SELECT greatest(clock_timestamp(), max(rates.latest)) INTO instant
-    FROM mainspring.rates JOIN (SELECT DISTINCT limit_id, key FROM unnest(uses)) AS one USING (limit_id, key);
     FOR bucket IN
-        SELECT rates.limit_id || ' ' || rates.key AS name, found.room, found.level
-        FROM mainspring.rates
-        JOIN (SELECT DISTINCT limit_id, key FROM unnest(uses)) AS one USING (limit_id, key)
-        JOIN mainspring.limits ON limits.id = rates.limit_id
+        SELECT one.limit_id, one.key, one.cost, rates.latest
+        FROM unnest(wanted) AS one
+        CROSS JOIN LATERAL (
+            SELECT latest FROM mainspring.rates WHERE rates.limit_id = one.limit_id AND rates.key = one.key FOR UPDATE
+        ) AS rates
+    LOOP
+        instant := greatest(instant, bucket.latest);
+    END LOOP;
+    instant := greatest(instant, clock_timestamp());
+    FOR bucket IN
+        SELECT one.limit_id || ' ' || one.key AS name, one.cost, found.room, found.level
+        FROM unnest(wanted) AS one
+        JOIN mainspring.rates ON rates.limit_id = one.limit_id AND rates.key = one.key
+        JOIN mainspring.limits ON limits.id = one.limit_id
         CROSS JOIN LATERAL mainspring.rate_room(limits, rates, instant, 1) AS found
     LOOP
         buckets := buckets || bucket.name;
         rooms := rooms || bucket.room;
         levels := levels || bucket.level;
-        spent := spent || 0;
+        spent := spent || bucket.cost;
+        has_all := has_all AND bucket.cost <= bucket.room;
     END LOOP;
-    FOR job IN
-        SELECT one.job_id,
-            array_agg(array_position(buckets, one.limit_id || ' ' || one.key)) AS places, array_agg(one.cost) AS costs
-        FROM unnest(uses) AS one GROUP BY one.place, one.job_id ORDER BY one.place
-    LOOP
-        job_id := job.job_id;
-        SELECT bool_and(rooms[place] >= cost) INTO is_granted FROM unnest(job.places, job.costs) AS need (place, cost);
-        taken_at := instant;
-        IF is_granted THEN
+    IF has_all THEN
+        RETURN QUERY SELECT DISTINCT one.job_id, true, instant FROM unnest(uses) AS one;
+    ELSE
+        spent := array_fill(0, ARRAY[cardinality(buckets)]);
+        FOR job IN
+            SELECT one.job_id,
+                array_agg(array_position(buckets, one.limit_id || ' ' || one.key)) AS places, array_agg(one.cost) AS costs
+            FROM unnest(uses) AS one GROUP BY one.place, one.job_id ORDER BY one.place
+        LOOP
+            job_id := job.job_id;
+            taken_at := instant;
+            is_granted := true;
             FOR each IN 1 .. cardinality(job.places) LOOP
-                rooms[job.places[each]] := rooms[job.places[each]] - job.costs[each];
-                spent[job.places[each]] := spent[job.places[each]] + job.costs[each];
+                is_granted := is_granted AND rooms[job.places[each]] >= job.costs[each];
             END LOOP;
-        END IF;
-        RETURN NEXT;
-    END LOOP;
+            IF is_granted THEN
+                FOR each IN 1 .. cardinality(job.places) LOOP
+                    rooms[job.places[each]] := rooms[job.places[each]] - job.costs[each];
+                    spent[job.places[each]] := spent[job.places[each]] + job.costs[each];
+                END LOOP;
+            END IF;
+            RETURN NEXT;
+        END LOOP;
+    END IF;
     UPDATE mainspring.rates
     SET latest = after.latest, level = after.level, taken_at = after.taken_at, taken = after.taken
-    FROM (SELECT DISTINCT limit_id, key FROM unnest(uses)) AS one
+    FROM unnest(wanted) AS one
     JOIN mainspring.limits ON limits.id = one.limit_id
     JOIN mainspring.rates AS before ON before.limit_id = one.limit_id AND before.key = one.key
     CROSS JOIN LATERAL (SELECT array_position(buckets, one.limit_id || ' ' || one.key) AS place) AS at
@@ -287,17 +314,19 @@ $$;
 
 -- Lock a queue for a release, as lock_queue_credit did. `most` is how much of the window is to be used (NULL: all of it).
 -- A queue has lines when jobs of it can be under limits that others of it are not: then its jobs are released line by
--- line. `age` is how long its jobs have been in the broker, in seconds on average, but for what was sent long ago.
+-- line; `has_waiting`: there are some in lines. `age` is how long its jobs have been in the broker, in seconds on average, but for what was sent long ago.
 CREATE FUNCTION mainspring.lock_queue(
-    wanted text, most integer, OUT credit integer, OUT age double precision, OUT has_lines boolean
+    wanted text, most integer,
+    OUT credit integer, OUT age double precision, OUT has_lines boolean, OUT has_waiting boolean,
+    OUT is_fair boolean, OUT fair_weights jsonb
 ) RETURNS SETOF record LANGUAGE plpgsql ROWS 1 AS $$
 DECLARE
     release_window integer;
-    fair_by text;
     own_limit integer;
     in_broker integer;
 BEGIN
-    SELECT queues.release_window, queues.fair_by INTO release_window, fair_by FROM mainspring.queues
+    SELECT queues.release_window, queues.fair_by IS NOT NULL, queues.fair_weights
+    INTO release_window, is_fair, fair_weights FROM mainspring.queues
     WHERE queues.name = wanted AND NOT queues.paused AND queues.backs_off_until <= clock_timestamp()
     FOR UPDATE SKIP LOCKED;
     IF NOT found THEN
@@ -320,15 +349,15 @@ BEGIN
         ));
     END IF;
     credit := greatest(credit, 0);
-    has_lines := fair_by IS NOT NULL
+    has_waiting := EXISTS (
+        SELECT FROM mainspring.live_jobs
+        WHERE live_jobs.queue = wanted AND live_jobs.state = 'blocked' AND live_jobs.line IS NOT NULL
+    );
+    has_lines := is_fair OR has_waiting
         OR EXISTS (SELECT FROM mainspring.limits WHERE limits.name IS NOT NULL AND wanted = ANY (limits.queues))
         OR EXISTS (
             SELECT FROM mainspring.limits CROSS JOIN unnest(limits.tasks) AS limited (task)
             JOIN mainspring.tasks ON tasks.name = limited.task AND tasks.queue = wanted
-        )
-        OR EXISTS (
-            SELECT FROM mainspring.live_jobs
-            WHERE live_jobs.queue = wanted AND live_jobs.state = 'blocked' AND live_jobs.line IS NOT NULL
         );
     RETURN NEXT;
 END;

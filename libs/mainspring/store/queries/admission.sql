@@ -1,9 +1,9 @@
 -- name: lock_candidates
 -- The references whose ticket is current, in the order of the message's ids; the others are stale.
-SELECT job.id, job.fence, job.task
+SELECT job.id, job.fence, job.task, job.line
 FROM (SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
 CROSS JOIN LATERAL (
-    SELECT id, fence, task FROM mainspring.live_jobs
+    SELECT id, fence, task, line FROM mainspring.live_jobs
     WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket AND live_jobs.state IN ('enqueued', 'retrying')
     FOR UPDATE
 ) AS job
@@ -23,19 +23,19 @@ CROSS JOIN LATERAL (
     SELECT id, payload FROM mainspring.job_details WHERE job_details.id = asked.id LIMIT 1
 ) AS details
 
+-- name: keep_lines
+UPDATE mainspring.live_jobs SET line = ($2::text[])[array_position($1::uuid[], id)] WHERE id = ANY ($1::uuid[])
+
 -- name: admit
-UPDATE mainspring.live_jobs
-SET state = 'admitted', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, line = asked.line
-FROM unnest($1::uuid[], $2::text[]) AS asked (id, line)
-WHERE live_jobs.id = asked.id AND live_jobs.id = ANY ($1::uuid[])
-RETURNING live_jobs.id, live_jobs.fence
+UPDATE mainspring.live_jobs SET state = 'admitted', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0
+WHERE id = ANY ($1::uuid[])
+RETURNING id, fence
 
 -- name: block
 WITH blocked AS (
-    UPDATE mainspring.live_jobs SET state = 'blocked', reason = 'concurrency', fence = fence + 1, line = asked.line
-    FROM unnest($1::uuid[], $2::text[]) AS asked (id, line)
-    WHERE live_jobs.id = asked.id AND live_jobs.id = ANY ($1::uuid[])
-    RETURNING live_jobs.id, live_jobs.fence
+    UPDATE mainspring.live_jobs SET state = 'blocked', reason = 'concurrency', fence = fence + 1
+    WHERE id = ANY ($1::uuid[])
+    RETURNING id, fence
 )
 INSERT INTO mainspring.events (job_id, event, fence, details)
 SELECT id, 'block', fence, '{"reason": "concurrency"}' FROM blocked

@@ -1,16 +1,14 @@
 -- name: lock
-SELECT credit, age, has_lines FROM mainspring.lock_queue($1, $2)
+SELECT *, clock_timestamp() AS locked_at FROM mainspring.lock_queue($1, $2)
 
--- name: fairness
-SELECT fair_weights FROM mainspring.queues WHERE name = $1
-
--- name: join
--- Jobs that have become due join their lines. The scan begins where an earlier one ended: what waits in a line is behind.
+-- name: due
+-- Jobs that have become due and wait in no line yet, with the line that each belongs to. The scan begins where an earlier
+-- one ended: what waits in a line is behind.
 WITH due AS MATERIALIZED (
     SELECT picked.*
     FROM generate_series(0, 9) AS level (priority)
     CROSS JOIN LATERAL (
-        SELECT live_jobs.id, live_jobs.queue, live_jobs.task, live_jobs.priority, live_jobs.due_at
+        SELECT live_jobs.id, live_jobs.task, live_jobs.priority, live_jobs.due_at
         FROM mainspring.live_jobs
         WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
             AND (live_jobs.state = 'scheduled' OR live_jobs.line IS NULL)
@@ -26,19 +24,19 @@ WITH due AS MATERIALIZED (
 marked AS MATERIALIZED (
     SELECT kind.task, marks.*
     FROM (SELECT DISTINCT task FROM due) AS kind CROSS JOIN LATERAL mainspring.line_marks($1, kind.task) AS marks
-),
-joined AS (
-    UPDATE mainspring.live_jobs
-    SET state = 'blocked', reason = NULL, fence = fence + 1,
-        line = mainspring.draw_line(due.task, details.payload, marked.fair_by, marked.is_task_limited, marked.paths)
-    FROM due
-    JOIN marked ON marked.task = due.task
-    CROSS JOIN LATERAL (
-        SELECT payload FROM mainspring.job_details WHERE job_details.id = due.id LIMIT 1
-    ) AS details
-    WHERE live_jobs.id = due.id AND live_jobs.id = ANY (ARRAY(SELECT due.id FROM due))
 )
-SELECT priority, max(due_at) AS reached, count(*) AS jobs FROM due GROUP BY priority
+SELECT
+    due.*,
+    mainspring.draw_line(due.task, details.payload, marked.fair_by, marked.is_task_limited, marked.paths) AS line
+FROM due
+JOIN marked ON marked.task = due.task
+CROSS JOIN LATERAL (SELECT payload FROM mainspring.job_details WHERE job_details.id = due.id LIMIT 1) AS details
+ORDER BY due.priority, due.due_at, due.id
+
+-- name: join
+UPDATE mainspring.live_jobs
+SET state = 'blocked', reason = NULL, fence = fence + 1, line = ($2::text[])[array_position($1::uuid[], id)]
+WHERE id = ANY ($1::uuid[])
 
 -- name: heads
 -- Lines in the order of their turns.
@@ -58,7 +56,7 @@ FROM unnest($2::text[], $3::smallint[], $4::integer[]) WITH ORDINALITY AS asked 
 ORDER BY asked.place
 
 -- name: release
--- So many jobs of each line, in the order of due time.
+-- So many jobs of each line, in the order of due time: those that wait in it, then others that have just become due.
 WITH picked AS MATERIALIZED (
     SELECT job.id, share.place, row_number() OVER (PARTITION BY share.place ORDER BY job.due_at, job.id) AS round
     FROM unnest($2::text[], $3::smallint[], $4::integer[]) WITH ORDINALITY AS share (line, priority, jobs, place)
@@ -70,10 +68,14 @@ WITH picked AS MATERIALIZED (
         LIMIT share.jobs
         FOR UPDATE SKIP LOCKED
     ) AS job
+    UNION ALL
+    SELECT fresh.id, fresh.place, fresh.round
+    FROM unnest($6::uuid[], $8::bigint[], $9::bigint[]) AS fresh (id, place, round)
 ),
 released AS (
     UPDATE mainspring.live_jobs
-    SET state = 'enqueued', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, reason = NULL
+    SET state = 'enqueued', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, reason = NULL,
+        line = coalesce(($7::text[])[array_position($6::uuid[], id)], line)
     WHERE id = ANY (ARRAY(SELECT picked.id FROM picked))
     RETURNING id, fence, priority
 ),

@@ -5,10 +5,12 @@
 SELECT found.* FROM (
     SELECT
         queues.name AS queue, min(first.due_at) AS due_at, (SELECT clock_timestamp()) AS now,
-        EXISTS (
-            SELECT FROM mainspring.live_jobs
+        -- A scalar with a LIMIT stays a probe; an EXISTS may become a hash of all that is blocked.
+        coalesce((
+            SELECT true FROM mainspring.live_jobs
             WHERE live_jobs.queue = queues.name AND live_jobs.state = 'blocked' AND live_jobs.line IS NOT NULL
-        ) AS has_lines
+            LIMIT 1
+        ), false) AS has_lines
     FROM mainspring.queues
     LEFT JOIN unnest($1::text[]) WITH ORDINALITY AS bounded (queue, place) ON bounded.queue = queues.name
     CROSS JOIN generate_series(0, 9) AS level (priority)
