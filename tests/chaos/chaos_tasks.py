@@ -85,11 +85,17 @@ def thread(ctx: JobContext, *, seconds: float) -> int:
 
 
 @task("chaos.limited", queue="narrow", timeout=60, retry=PATIENT)
-async def limited(ctx: JobContext) -> int:
-    """Runs in a queue with a limit: its start and its end are in the ledger."""
+async def limited(ctx: JobContext, *, key: str) -> int:
+    """Runs in a queue with a limit, and one at a time for each key: its start and its end are in the ledger."""
     await note(ctx, "start")
     await asyncio.sleep(0.2)
     await note(ctx, "end")
+    return ctx.attempt
+
+
+@task("chaos.rated", queue="chaos", timeout=60, retry=PATIENT)
+async def rated(ctx: JobContext) -> int:
+    """Starts so often in a second at most."""
     return ctx.attempt
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 Query = Callable[[str], str]
 #: How many of the `narrow` queue may run at once.
 LIMIT = 3
+#: How many of `chaos.rated` may start in a second.
+RATE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def check(query: Query, accepted: dict[str, str], messages_left: int) -> Report:
         stale_writes_accepted=_count(query, STALE),
         fires_missed=_count(query, MISSED),
         fires_doubled=_count(query, DOUBLED),
-        limits_exceeded=_exceeded(_rows(query, RUNS)),
+        limits_exceeded=_limits_exceeded(query),
         attempts_burnt_by_stops=_count(query, BURNT),
         slots_leaked=_count(query, "SELECT count(*) FROM mainspring.live_jobs WHERE state IN ('admitted', 'running')"),
         messages_left=messages_left,
@@ -90,14 +92,20 @@ SELECT count(*) FROM (
     SELECT nominal_at FROM mainspring.jobs WHERE schedule = 'each-2s' GROUP BY nominal_at HAVING count(*) > 1
 ) AS twice
 """
-#: Starts and ends of the limited task, where both are known.
+#: Starts and ends of the limited task, where both are known. A line that was committed and told failed is there twice.
 RUNS = """
 SELECT extract(epoch FROM begun.at)::float, extract(epoch FROM ended.at)::float
-FROM chaos.ledger AS begun
-JOIN chaos.ledger AS ended
-    ON ended.job = begun.job AND ended.fence = begun.fence AND ended.what = 'end'
+FROM (SELECT job, fence, min(at) AS at FROM chaos.ledger WHERE what = 'start' GROUP BY job, fence) AS begun
+JOIN (SELECT job, fence, max(at) AS at FROM chaos.ledger WHERE what = 'end' GROUP BY job, fence) AS ended
+    ON ended.job = begun.job AND ended.fence = begun.fence
 JOIN mainspring.jobs ON jobs.id = begun.job AND jobs.task = 'chaos.limited'
-WHERE begun.what = 'start'
+"""
+KEYS = "SELECT DISTINCT payload ->> 'key', 1 FROM mainspring.jobs WHERE task = 'chaos.limited'"
+LIMITS = "SELECT name, most FROM mainspring.limits WHERE name IS NOT NULL"
+RATED = """
+SELECT extract(epoch FROM attempts.started_at)::float, 1
+FROM mainspring.attempts JOIN mainspring.jobs ON jobs.id = attempts.job_id AND jobs.task = 'chaos.rated'
+WHERE attempts.started_at IS NOT NULL
 """
 #: Jobs whose budget was charged for more attempts than ended in a way that counts.
 BURNT = """
@@ -109,16 +117,31 @@ WHERE attempts_used > (
 """
 
 
-def _exceeded(runs: list[list[float]]) -> int:
-    """At how many starts more than LIMIT ran at once."""
+def _limits_exceeded(query: Query) -> int:
+    exceeded = _exceeded(_rows(query, RUNS), LIMIT)
+    if not _rows(query, LIMITS):
+        return exceeded
+    for key, _ in _rows(query, KEYS):
+        exceeded += _exceeded(_rows(query, f"{RUNS} AND jobs.payload ->> 'key' = '{key}'"), 1)
+    return exceeded + _too_fast([start for start, _ in _rows(query, RATED)])
+
+
+def _exceeded(runs: list[list[float]], limit: int) -> int:
+    """At how many starts more than ``limit`` ran at once."""
     turns = sorted(
         [(start, 1) for start, _ in runs] + [(end, -1) for _, end in runs], key=lambda turn: (turn[0], turn[1])
     )
     running = exceeded = 0
     for _, change in turns:
         running += change
-        exceeded += change > 0 and running > LIMIT
+        exceeded += change > 0 and running > limit
     return exceeded
+
+
+def _too_fast(starts: list[float]) -> int:
+    """How many starts had RATE others in the second before."""
+    starts = sorted(starts)
+    return sum(start - before < 1.0 for before, start in zip(starts, starts[RATE:], strict=False))
 
 
 def _count(query: Query, sql: str) -> int:

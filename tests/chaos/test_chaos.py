@@ -13,7 +13,7 @@ import pytest
 from mainspring.fault_points import CRASHES, LIES
 
 from .campaign import go_on, read, table
-from .checker import _exceeded
+from .checker import LIMIT, RATE, _exceeded, _too_fast
 from .faults import drawn, kinds
 from .mix import MIXES, ONE
 from .plan import Plan
@@ -136,4 +136,12 @@ def test_a_campaign_is_a_table_with_its_sum() -> None:
     ],
 )
 def test_the_checker_sees_a_limit_that_was_exceeded(runs: list[list[float]], exceeded: int) -> None:
-    assert _exceeded(runs) == exceeded
+    assert _exceeded(runs, LIMIT) == exceeded
+
+
+@pytest.mark.parametrize(
+    ("starts", "too_fast"),
+    [([0.0] * RATE, 0), ([0.0] * RATE + [1.0], 0), ([0.0] * RATE + [0.99], 1), ([0.1 * n for n in range(11)], 6)],
+)
+def test_the_checker_sees_a_rate_that_was_exceeded(starts: list[float], too_fast: int) -> None:
+    assert _too_fast(starts) == too_fast

@@ -21,7 +21,7 @@ from mainspring.fault_points import CRASHES, LIES, VARIABLE
 from tests.tools.tcp_proxy import TcpProxy, proxied
 
 from . import clocks, old_release
-from .checker import LIMIT
+from .checker import LIMIT, RATE
 from .clocks import Clocks
 from .mix import ONE, Mix
 from .old_release import OldRelease
@@ -241,10 +241,11 @@ class Client(threading.Thread):
                 ("chaos.slow", {"seconds": round(dice.uniform(0, 2), 2)}, "succeeded"),
                 ("chaos.flaky", {"failures": dice.randint(1, 2)}, "succeeded"),
                 ("chaos.thread", {"seconds": round(dice.uniform(0, 0.5), 2)}, "succeeded"),
-                ("chaos.limited", {}, "succeeded"),
+                ("chaos.limited", {"key": dice.choice("abcdef")}, "succeeded"),
+                ("chaos.rated", {}, "succeeded"),
                 ("chaos.hopeless", {}, "dead"),
             ],
-            [50, 15, 15, 5, 10, 5],
+            [45, 15, 15, 5, 10, 5, 5],
         )[0]
 
 
@@ -271,6 +272,11 @@ def open_world(chance: float = 0.0, mix: Mix = ONE, old_revision: str = "") -> I
         try:
             world.start()
             world.insist("PUT", "/v1/queues/narrow", json={"concurrency": LIMIT})
+            if not mix.versions:  # the older release knows no limits by name
+                one_each = {"kind": "concurrency", "most": 1, "tasks": ["chaos.limited"], "per": "key"}
+                world.insist("PUT", "/v1/limits/one-each", json=one_each)
+                rate = {"kind": "rate", "most": RATE, "period_seconds": 1, "tasks": ["chaos.rated"]}
+                world.insist("PUT", "/v1/limits/rate", json=rate)
             schedule = {"task": "chaos.scheduled", "every_seconds": 2, "overlap": "allow", "misfire": "fire_all"}
             world.insist("PUT", "/v1/schedules/each-2s", json=schedule)
             yield world
