@@ -1,4 +1,4 @@
-"""Flow: what limits cost when they don't bind, what a backlog behind a rate costs, and what it does to another tenant."""
+"""Flow: what limits cost when none binds, what a backlog behind a rate costs, and what it does to another tenant."""
 
 from __future__ import annotations
 

@@ -121,7 +121,8 @@ def wipe_broker(world: World, _: random.Random) -> None:
 def delete_queue(world: World, dice: random.Random) -> None:
     """Somebody deletes a queue, with what is in it."""
     with suppress(RefusedError):
-        world.servers.rabbitmq.delete_queue("/", dice.choice(world.queues()))
+        if queues := world.queues():  # none yet, just after the broker was wiped
+        world.servers.rabbitmq.delete_queue("/", dice.choice(queues))
 
 
 @fault()

@@ -160,6 +160,37 @@ def test_an_expression_is_read_and_linted_without_a_server(api: Api) -> None:
     assert mainspring(api, "schedules", "lint").returncode == 2
 
 
+def test_limits_are_set_listed_shown_and_deleted(api: Api) -> None:
+    arguments = (
+        "limits",
+        "set",
+        "cli-rate",
+        "--rate",
+        "100",
+        "--period",
+        "60",
+        "--task",
+        "cli.rated",
+        "--per",
+        "customer.id",
+    )
+    made = document(api, *arguments)
+    assert (made["kind"], made["most"], made["burst"], made["per"]) == ("rate", 100, 100, "customer.id")
+    assert "cli-rate" in mainspring(api, "limits", "list").stdout
+    assert document(api, "limits", "show", "cli-rate")["keys"] == []
+    assert mainspring(api, "limits", "delete", "cli-rate").returncode == 0
+    assert mainspring(api, "limits", "delete", "cli-rate").returncode == 3
+    assert mainspring(api, "limits", "set", "cli-bad", "--queue", "q").returncode == 2
+    assert mainspring(api, "limits", "set", "cli-bad", "--concurrency", "1").returncode == 2
+
+
+def test_why_says_what_stands_before_a_job(api: Api) -> None:
+    job = document(api, "submit", "nobody.knows", "--delay", "3590")
+    told = mainspring(api, "jobs", "why", job["id"])
+    assert (told.returncode, told.stdout.splitlines()[0][:16]) == (0, "1. due in 59 min")
+    assert document(api, "jobs", "why", job["id"])["blockers"][0]["kind"] == "not_due"
+
+
 def test_calendars_are_saved_listed_and_deleted(api: Api) -> None:
     assert document(api, "calendars", "save", "cli-days", "12-25", "2030-01-01")["days"] == ["12-25", "2030-01-01"]
     assert "cli-days" in mainspring(api, "calendars", "list").stdout

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mainspring.cli.api_client import call, pages
-from mainspring.cli.output import Json, Limit, show, show_list
+from mainspring.cli.output import Json, Limit, say, show, show_list
 from mainspring.domain.errors import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, help="Look after jobs.")
@@ -83,6 +83,21 @@ def show_job(job_id: str, as_json: Json = False) -> None:
     Example: mainspring jobs show 01a228fd-d2d0-799d-870e-9d4fbcc2f891
     """
     show(call("GET", f"/v1/jobs/{job_id}"), as_json)
+
+
+@app.command()
+def why(job_id: str, as_json: Json = False) -> None:
+    """Why a job isn't running: what stands before it, the first first.
+
+    Example: mainspring jobs why 01a228fd-d2d0-799d-870e-9d4fbcc2f891
+    """
+    answer = call("GET", f"/v1/jobs/{job_id}/why")
+    if as_json:
+        print(json.dumps(answer))
+        return
+    say(f"{answer['state']}" + ("" if answer["blockers"] else ": nothing stands before it"))
+    for number, blocker in enumerate(answer["blockers"], 1):
+        print(f"{number}. {blocker['message']}")
 
 
 @app.command()

@@ -194,9 +194,10 @@ class Rooms:
         blockers = self.blockers(line)
         if not blockers or any(one.limit.kind is not Kind.RATE for one in blockers):
             return None
-        return max(self._free_in(one) for one in blockers)
+        return max(self.free_in_of(one) for one in blockers)
 
-    def _free_in(self, blocker: Blocker) -> float:
+    def free_in_of(self, blocker: Blocker) -> float:
+        """The seconds until a rate has a token; 0 for what is no rate."""
         rate = self.rates.get((blocker.limit.id, blocker.key))
         return rate.free_in if rate else 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -12,9 +13,11 @@ from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import FINAL, WAITING
 from mainspring.domain.states import State as JobState
+from mainspring.domain.why import explain
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.submit import Accepted
 from mainspring.store import attempts, job_lists, jobs
+from mainspring.store import why as why_store
 from mainspring.store.jobs import JobEdit
 from mainspring.store.pool import Conn
 from mainspring.telemetry.tracing import Operation
@@ -30,6 +33,7 @@ from mainspring_services.api.schemas.jobs import (
     JobPage,
     JobQuery,
     JobResult,
+    JobWhy,
     JobWithHistory,
     NewJobs,
     attempt_out,
@@ -165,6 +169,22 @@ def _status_of(state: str) -> int:
     if state == JobState.SUCCEEDED:
         return 200
     return 410 if state in FINAL else 202
+
+
+@router.get("/{job_id}/why", response_model=JobWhy, responses=answers(404), dependencies=[READS])
+async def why(job_id: UUID, state: State) -> dict[str, Any]:
+    """Why a job isn't running: what stands before it, the first first. Empty: it starts at once, or has ended."""
+
+    async def work(connection: Conn) -> dict[str, Any]:
+        facts = await why_store.facts_of(connection, job_id)
+        if facts is not None:
+            return {"id": job_id, "state": facts.state, "blockers": [asdict(one) for one in explain(facts)]}
+        ended = await jobs.state_of(connection, job_id)
+        if ended is None:
+            raise NotFound(f"no job {job_id}")
+        return {"id": job_id, "state": ended, "blockers": []}
+
+    return await state.database.run(work)
 
 
 @router.patch(

@@ -205,6 +205,26 @@ class JobResult(BaseModel):
     error: JobError | None
 
 
+class Obstacle(BaseModel):
+    """One thing that stands before a job."""
+
+    kind: str = Field(
+        description="`not_due`, `retry`, `returned`, `overlap`, `queue_paused`, `backing_off`, `no_worker`, `no_slot`, "
+        "`concurrency`, `rate`, `ahead`, `on_its_way`, or `running`."
+    )
+    message: str
+    estimate_seconds: float | None = Field(description="Until it is gone, where that can be told.")
+    details: dict[str, Any] = Field(description="Its figures.")
+
+
+class JobWhy(BaseModel):
+    """Why a job isn't running."""
+
+    id: UUID
+    state: State
+    blockers: list[Obstacle] = Field(description="In the order in which they have to go away.")
+
+
 def job_out(row: Any) -> dict[str, Any]:
     """A row of the ``jobs`` view as a Job."""
     return {

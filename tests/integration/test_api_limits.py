@@ -1,0 +1,163 @@
+"""Limits, queues' settings and "why" over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from mainspring.domain.states import State
+from mainspring.store.pool import Conn, Database
+
+from .api import Api
+from .rows import put_job
+
+RATE = {"kind": "rate", "most": 3, "period_seconds": 60, "queues": ["q"], "per": "who"}
+
+
+def in_database(api: Api, work: Callable[[Conn], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with Database(api.database_url, "test") as database, database.connection() as connection:
+            return await work(connection)
+
+    return asyncio.run(run())
+
+
+def test_a_limit_is_made_shown_changed_and_lifted(api: Api) -> None:
+    made = api.http.put("/v1/limits/made", json=RATE | {"note": "their terms"})
+    assert made.status_code == 200
+    shown = api.http.get("/v1/limits/made").json()
+    assert {name: shown[name] for name in ("most", "burst", "per", "queues", "note", "keys")} == {
+        "most": 3,
+        "burst": 3,
+        "per": "who",
+        "queues": ["q"],
+        "note": "their terms",
+        "keys": [],
+    }
+    changed = api.http.put("/v1/limits/made", json={"kind": "concurrency", "most": 1, "tasks": ["t"]}).json()
+    assert (changed["kind"], changed["period_seconds"], changed["queues"]) == ("concurrency", None, [])
+    assert [one["name"] for one in api.http.get("/v1/limits").json()["items"]] == ["made"]
+    assert api.http.delete("/v1/limits/made").status_code == 204
+    assert api.http.delete("/v1/limits/made").status_code == 404
+    assert api.http.get("/v1/limits/made").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"most": 0}, "most"),
+        ({"most": "3"}, "most"),
+        ({"most": True}, "most"),
+        ({"kind": "speed"}, "kind"),
+        ({"queues": []}, "queues"),
+        ({"queues": ["a b"]}, "queues.0"),
+        ({"tasks": ["\u0000"]}, "tasks.0"),
+        ({"per": "a..b"}, "per"),
+        ({"cost": "x" * 65}, "cost"),
+        ({"period_seconds": None}, "period_seconds"),
+        ({"period_seconds": -1}, "period_seconds"),
+        ({"burst": 0}, "burst"),
+        ({"kind": "concurrency"}, "kind"),
+        ({"surprise": 1}, "surprise"),
+        ({"note": "\u0000"}, "note"),
+    ],
+)
+def test_a_limit_that_can_not_be_is_refused_by_its_field(api: Api, change: dict[str, Any], field: str) -> None:
+    answer = api.http.put("/v1/limits/refused", json=RATE | change)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["field"] == field
+    assert api.http.get("/v1/limits/refused").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"fair_by": "a..b"}, "fair_by"),
+        ({"fair_weights": {"a": 0}}, "fair_weights.a"),
+        ({"fair_weights": {"a\u0000": 1}}, "fair_weights"),
+        ({"default_expiry_seconds": 0}, "default_expiry_seconds"),
+        ({"release_window": 0}, "release_window"),
+    ],
+)
+def test_a_queue_setting_that_can_not_be_is_refused_by_its_field(
+    api: Api, settings: dict[str, Any], field: str
+) -> None:
+    answer = api.http.put("/v1/queues/refused", json=settings)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["field"] == field
+
+
+def test_a_queue_keeps_what_a_change_does_not_name_and_null_lifts(api: Api) -> None:
+    api.http.put("/v1/queues/kept", json={"fair_by": "who", "fair_weights": {"a": 2}, "release_window": 50})
+    api.http.put("/v1/queues/kept", json={"default_expiry_seconds": 60.5})
+    found = api.http.get("/v1/queues/kept").json()
+    assert (found["fair_by"], found["fair_weights"], found["release_window"]) == ("who", {"a": 2}, 50)
+    assert found["default_expiry_seconds"] == 60.5
+    lifted = api.http.put(
+        "/v1/queues/kept",
+        json=dict.fromkeys(("fair_by", "fair_weights", "release_window", "default_expiry_seconds")),
+    ).json()
+    assert (lifted["fair_by"], lifted["fair_weights"], lifted["release_window"]) == (None, {}, 2000)
+    assert lifted["default_expiry_seconds"] is None
+
+
+def test_a_job_that_says_no_expiry_has_that_of_its_queue(api: Api) -> None:
+    api.http.put("/v1/queues/perishable", json={"default_expiry_seconds": 90}).raise_for_status()
+    bodies: list[dict[str, Any]] = [{}, {"delay_seconds": 3600}, {"expires_at": "2100-01-01T00:00:00Z"}]
+    ids = [api.http.post("/v1/jobs", json={"task": "t", "queue": "perishable"} | body).json()["id"] for body in bodies]
+    in_sql = "SELECT mainspring.submit('t', queue => 'perishable')"
+    api.stack.postgres.execute(in_sql, api.database_url)
+    left = (
+        "SELECT count(*) FROM mainspring.live_jobs WHERE queue = 'perishable' AND expires_at - due_at = interval '90 s'"
+    )
+    assert api.count(left) == 3
+    assert (
+        api.count(f"SELECT extract(year FROM expires_at)::int FROM mainspring.live_jobs WHERE id = '{ids[2]}'") == 2100
+    )
+
+
+def test_why_names_the_limit_that_a_job_waits_for_and_who_holds_it(api: Api) -> None:
+    api.http.put("/v1/queues/why", json={}).raise_for_status()
+    api.http.put("/v1/limits/why-two", json={"kind": "concurrency", "most": 2, "queues": ["why"]}).raise_for_status()
+
+    async def put(connection: Conn) -> tuple[list[str], str]:
+        holding = [str(await put_job(connection, state, queue="why")) for state in (State.RUNNING, State.ADMITTED)]
+        return holding, str(await put_job(connection, State.SCHEDULED, queue="why"))
+
+    holding, waiting = in_database(api, put)
+    answer = api.http.get(f"/v1/jobs/{waiting}/why").json()
+    kinds = [one["kind"] for one in answer["blockers"]]
+    assert kinds == ["no_worker", "concurrency"]
+    limit = answer["blockers"][1]
+    assert limit["details"] == {"limit": "why-two", "key": None, "most": 2, "held": 2, "held_by": sorted(holding)}
+    assert [one["kind"] for one in api.http.get(f"/v1/jobs/{holding[0]}/why").json()["blockers"]] == ["running"]
+    api.http.post("/v1/queues/why/pause", params={"note": "audit"})
+    paused = api.http.get(f"/v1/jobs/{waiting}/why").json()["blockers"][0]
+    assert (paused["kind"], paused["details"]["note"]) == ("queue_paused", "audit")
+    in_use = api.http.get("/v1/limits/why-two").json()["keys"]
+    assert in_use == [{"key": "", "held": 2, "released": 0, "left": 0}]
+    api.http.post("/v1/queues/why/resume")
+    api.http.delete("/v1/limits/why-two")
+
+
+def test_why_of_a_job_that_has_ended_is_empty_and_of_none_is_404(api: Api) -> None:
+    async def put(connection: Conn) -> list[str]:
+        return [str(await put_job(connection, state)) for state in (State.DEAD, State.SUCCEEDED)]
+
+    for job_id, state in zip(in_database(api, put), ("dead", "succeeded"), strict=True):
+        assert api.http.get(f"/v1/jobs/{job_id}/why").json() == {"id": job_id, "state": state, "blockers": []}
+    assert api.http.get("/v1/jobs/01a228fd-d2d0-799d-870e-9d4fbcc2f891/why").status_code == 404
+
+
+def test_why_counts_the_jobs_that_are_ahead(api: Api) -> None:
+    many = [{"task": "t", "queue": "line", "priority": priority} for priority in (9, 1, 5, 5)]
+    ids = [one["id"] for one in api.http.post("/v1/jobs/batch", json={"jobs": many}).json()["jobs"]]
+    ahead = {}
+    for job_id in ids:
+        found = {one["kind"]: one for one in api.http.get(f"/v1/jobs/{job_id}/why").json()["blockers"]}
+        ahead[job_id] = found["ahead"]["details"]["jobs"] if "ahead" in found else 0
+    first, second = sorted(ids[2:])  # of one instant: the order of their ids
+    assert [ahead[job_id] for job_id in (ids[1], first, second, ids[0])] == [0, 1, 2, 3]
