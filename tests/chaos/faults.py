@@ -122,7 +122,7 @@ def delete_queue(world: World, dice: random.Random) -> None:
     """Somebody deletes a queue, with what is in it."""
     with suppress(RefusedError):
         if queues := world.queues():  # none yet, just after the broker was wiped
-        world.servers.rabbitmq.delete_queue("/", dice.choice(queues))
+            world.servers.rabbitmq.delete_queue("/", dice.choice(queues))
 
 
 @fault()
