@@ -215,3 +215,15 @@ async def test_a_line_keeps_the_order_of_due_times(database: Database) -> None:
             order.append((await live(connection, ref.id))["due_at"])
             await scheduler.finish(released)
         assert order == sorted(order)
+
+
+async def test_a_line_whose_first_job_has_waited_long_is_served_with_a_higher_priority(database: Database) -> None:
+    async with database.connection() as connection:
+        await limits.save(connection, PER_KEY)
+        await queues.change(connection, "q", {"aging_seconds": 60})
+        await submit(connection, 1, "old", priority=9)
+        await connection.execute("UPDATE mainspring.live_jobs SET due_at = due_at - interval '5 minutes'")
+        await submit(connection, 3, "young", priority=5)
+        await submit(connection, 1, "first", priority=3)
+        scheduler = Scheduler(connection)
+        assert await scheduler.keys(await scheduler.serve(window=2)) == ["first", "old"]

@@ -212,3 +212,28 @@ async def test_a_returned_batch_waits_again_and_its_queue_backs_off_alone(databa
     assert (await release_once(database)).is_locked_elsewhere
     other = await database.run(lambda connection: release.release(connection, "other", Bounds()))
     assert other.count == 1
+
+
+async def test_a_job_that_has_waited_long_comes_before_younger_ones_of_higher_priority(database: Database) -> None:
+    async with database.connection() as connection:
+        made = {}
+        for priority, minutes in ((5, 0), (5, 11), (7, 11), (9, 60), (3, 0), (4, 5.5), (0, 0)):
+            (one,) = await submit(connection, 1, priority=priority)
+            made[one.id] = (priority, minutes)
+            await connection.execute(
+                "UPDATE mainspring.live_jobs SET due_at = due_at - $2::interval WHERE id = $1",
+                *(one.id, timedelta(minutes=minutes)),
+            )
+        released = await release_once(database)
+        order = [made[ref.id] for batch in released.batches for ref in batch.refs]
+        assert order == [(9, 60), (0, 0), (5, 11), (4, 5.5), (3, 0), (7, 11), (5, 0)]
+
+
+async def test_a_queue_without_aging_goes_by_priority_alone(database: Database) -> None:
+    async with database.connection() as connection:
+        (old,) = await submit(connection, 1, priority=9)
+        await connection.execute("UPDATE mainspring.live_jobs SET due_at = due_at - interval '1 day'")
+        (young,) = await submit(connection, 1, priority=8)
+        await queues.change(connection, "q", {"aging_seconds": None})
+        released = await release_once(database)
+        assert [ref.id for ref in released.batches[0].refs] == [young.id, old.id]

@@ -20,7 +20,7 @@ LIMITS = (
 
 
 def a_line(turn: str, key: str, priority: int) -> Line:
-    return Line(json.dumps([turn, "", {"k": key}]), "q", "t", priority)
+    return Line(json.dumps([turn, "", {"k": key}]), "q", "t", priority, priority)
 
 
 waiting_lines = st.lists(

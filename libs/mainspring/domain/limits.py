@@ -102,6 +102,8 @@ class Line(NamedTuple):
     queue: str
     task: str
     priority: int = 0
+    #: The priority that it is served with: its first job may have waited for long.
+    rank: int = 0
 
     def keys(self) -> dict[str, str]:
         """The values by place in the payload."""

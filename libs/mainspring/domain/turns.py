@@ -1,4 +1,4 @@
-"""Which waiting lines of a queue are served: the first priority first, within it the keys in turn, as limits have room.
+"""Which waiting lines of a queue are served: the first rank first, within it the keys in turn, as limits have room.
 
 Weighted round-robin: at its turn a key has as many jobs as it weighs. What was given stays known from one pass to the
 next (``Turns``), so that keys take turns when a pass can only serve one job.
@@ -33,8 +33,8 @@ class Turns:
     had: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
 
     def place_of(self, line: Line) -> tuple[int, bool, str]:
-        """What lines are sorted by: priority, then those behind the mark, then the others."""
-        return line.priority, line.text <= self.after[line.priority], line.text
+        """What lines are sorted by: rank, then those behind the mark of their priority, then the others."""
+        return line.rank, line.text <= self.after[line.priority], line.text
 
     def end(self, priority: int, mark: str) -> None:
         """A turn is over: the next pass begins behind ``mark``."""
@@ -56,16 +56,16 @@ class _Sharing:
     most_lines: int
     shares: list[int]
 
-    def level(self, priority: int, credit: int) -> int:
-        """Give to the keys of one priority in turn; returns how much was given."""
-        groups = self._groups(priority)
+    def level(self, rank: int, credit: int) -> int:
+        """Give to the keys of one rank in turn; returns how much was given."""
+        groups = self._groups(rank)
         is_cut = sum(map(len, groups.values())) >= self.most_lines
         # Of a key whose lines were not all looked at the next pass looks at the others.
         last = {list(groups)[-1]: self.lines[list(groups.values())[-1][-1]].line.text} if is_cut else {}
         queue = deque(groups.items())
         given = 0
         while queue and given < credit:
-            turn, members = queue.popleft()
+            (priority, turn), members = queue.popleft()
             weight = self.weights.get(_key(turn), 1)
             # A turn that the last pass could not finish goes on where it was.
             had = self.turns.had[priority] if turn == self.turns.after[priority] else 0
@@ -75,16 +75,16 @@ class _Sharing:
             if count == wanted and had + count < weight:
                 self.turns.stop(priority, turn, had + count)
                 break
-            self.turns.end(priority, last.get(turn, turn + _END))
+            self.turns.end(priority, last.get((priority, turn), turn + _END))
             if count == wanted:
-                queue.append((turn, members))
+                queue.append(((priority, turn), members))
         return given
 
-    def _groups(self, priority: int) -> dict[str, list[int]]:
-        groups: dict[str, list[int]] = {}
+    def _groups(self, rank: int) -> dict[tuple[int, str], list[int]]:
+        groups: dict[tuple[int, str], list[int]] = {}
         for place, (line, _) in enumerate(self.lines):
-            if line.priority == priority:
-                groups.setdefault(line.turn(), []).append(place)
+            if line.rank == rank:
+                groups.setdefault((line.priority, line.turn()), []).append(place)
         return groups
 
     def _serve(self, members: Sequence[int], most: int) -> int:
@@ -110,14 +110,14 @@ def share_out(
 ) -> list[int]:
     """How many jobs each of ``lines`` may send, ``credit`` in all; takes them from ``rooms``, and moves ``turns`` on.
 
-    Within a priority ``lines`` come in the order of their turns, so many at most. ``weights``: jobs in a turn, by key;
+    Within a rank ``lines`` come in the order of their turns, so many at most. ``weights``: jobs in a turn, by key;
     else 1.
     """
     sharing = _Sharing(lines, rooms, turns, weights, most_lines, [0] * len(lines))
-    for priority in sorted({one.line.priority for one in lines}):
+    for rank in sorted({one.line.rank for one in lines}):
         if credit <= 0:
             break
-        credit -= sharing.level(priority, credit)
+        credit -= sharing.level(rank, credit)
     return sharing.shares
 
 

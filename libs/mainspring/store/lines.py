@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -67,7 +67,7 @@ async def serve(
     credit = min(locked["credit"], most)
     due = await connection.fetch(_SQL["due"], queue, most, bounds.of(queue))
     heads = await connection.fetch(_SQL["heads"], queue, turns.after, MOST_LINES) if locked["has_waiting"] else []
-    served = _lines(queue, turns, heads, due)
+    served = _lines(queue, turns, heads, due, _Aging(locked["locked_at"], locked["aging"]))
     rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), [one.line for one in served])
     if heads:
         await _count_waiting(connection, queue, served, rooms, credit)
@@ -94,13 +94,24 @@ async def serve(
     )
 
 
-def _lines(queue: str, turns: Turns, heads: Sequence[Any], due: Sequence[Any]) -> list[_Served]:
+class _Aging(NamedTuple):
+    now: datetime
+    per_level: timedelta | None
+
+    def rank(self, priority: int, due_at: datetime) -> int:
+        """The priority that a job is served with, as ``mainspring.release_order`` has it."""
+        gained = (self.now - due_at) // self.per_level if self.per_level and due_at < self.now else 0
+        return max(priority - gained, 0)
+
+
+def _lines(queue: str, turns: Turns, heads: Sequence[Any], due: Sequence[Any], aging: _Aging) -> list[_Served]:
     """The lines that somebody waits in or belongs to, in the order of their turns."""
     found: dict[tuple[int, str], _Served] = {}
     for row in (*heads, *due):
         mark = row["priority"], row["line"]
         if mark not in found:
-            found[mark] = _Served(Line(row["line"], queue, row["task"], row["priority"]))
+            rank = aging.rank(row["priority"], row["due_at"])
+            found[mark] = _Served(Line(row["line"], queue, row["task"], row["priority"], rank))
     for row in due:
         found[row["priority"], row["line"]].due.append(_DueJob(row["id"], row["due_at"]))
     return sorted(found.values(), key=lambda one: turns.place_of(one.line))

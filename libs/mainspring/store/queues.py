@@ -33,6 +33,7 @@ class Queue:
     default_timeout_seconds: float | None
     default_retry: str | None
     default_expiry_seconds: float | None
+    aging_seconds: float | None
 
 
 async def make_queues(connection: Conn, names: Sequence[str]) -> None:

@@ -48,6 +48,8 @@ ALTER TABLE mainspring.queues
     ADD COLUMN fair_weights jsonb NOT NULL DEFAULT '{}',
     -- A job that says nothing about it is dead when it has not started so long after its time.
     ADD COLUMN default_expiry_seconds double precision CONSTRAINT queues_expiry CHECK (default_expiry_seconds > 0),
+    -- A job that has waited so long is released as if it had the next higher priority, and so on; NULL: never.
+    ADD COLUMN aging_seconds double precision DEFAULT 300 CONSTRAINT queues_aging CHECK (aging_seconds >= 1),
     ADD COLUMN paused_at timestamptz,
     ADD COLUMN paused_by text;
 
@@ -318,15 +320,17 @@ $$;
 CREATE FUNCTION mainspring.lock_queue(
     wanted text, most integer,
     OUT credit integer, OUT age double precision, OUT has_lines boolean, OUT has_waiting boolean,
-    OUT is_fair boolean, OUT fair_weights jsonb
+    OUT is_fair boolean, OUT fair_weights jsonb, OUT aging interval
 ) RETURNS SETOF record LANGUAGE plpgsql ROWS 1 AS $$
 DECLARE
     release_window integer;
     own_limit integer;
     in_broker integer;
 BEGIN
-    SELECT queues.release_window, queues.fair_by IS NOT NULL, queues.fair_weights
-    INTO release_window, is_fair, fair_weights FROM mainspring.queues
+    SELECT
+        queues.release_window, queues.fair_by IS NOT NULL, queues.fair_weights, make_interval(secs => queues.aging_seconds)
+    INTO release_window, is_fair, fair_weights, aging
+    FROM mainspring.queues
     WHERE queues.name = wanted AND NOT queues.paused AND queues.backs_off_until <= clock_timestamp()
     FOR UPDATE SKIP LOCKED;
     IF NOT found THEN
@@ -361,6 +365,20 @@ BEGIN
         );
     RETURN NEXT;
 END;
+$$;
+
+-- The order in which due jobs are released: ranges of due times within a priority. A job of priority 5 that has waited for
+-- twice the aging time comes with those of priority 3, and before them, since it is older.
+CREATE FUNCTION mainspring.release_order(aging interval, now timestamptz)
+RETURNS TABLE (place bigint, priority integer, due_after timestamptz, due_until timestamptz) LANGUAGE sql IMMUTABLE ROWS 55
+AS $$
+    SELECT
+        row_number() OVER (ORDER BY rank.rank, gained.gained DESC), rank.rank + gained.gained,
+        CASE WHEN rank.rank = 0 OR aging IS NULL THEN '-infinity' ELSE now - aging * (gained.gained + 1) END,
+        CASE WHEN gained.gained = 0 THEN now ELSE now - aging * gained.gained END
+    FROM generate_series(0, 9) AS rank (rank)
+    CROSS JOIN LATERAL generate_series(0, CASE WHEN aging IS NULL THEN 0 ELSE 9 - rank.rank END) AS gained (gained)
+    ORDER BY 1
 $$;
 
 -- The lines of a queue in which jobs wait, by priority: of each priority the first `most` after a line, and then from the

@@ -40,7 +40,7 @@ WHERE id = ANY ($1::uuid[])
 
 -- name: heads
 -- Lines in the order of their turns.
-SELECT line, task, priority FROM mainspring.lines_of($1, $2::text[], $3)
+SELECT line, task, priority, due_at FROM mainspring.lines_of($1, $2::text[], $3)
 
 -- name: waiting
 -- How many jobs wait in each of these lines, counted as far as the last number says.

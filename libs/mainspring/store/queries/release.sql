@@ -30,23 +30,23 @@ UNION ALL
 SELECT DISTINCT queue_first_uses.name, NULL::timestamptz, clock_timestamp(), false FROM mainspring.queue_first_uses
 
 -- name: release
--- By priority, then due time, as far as the queue's credit goes. The picks are materialised: a plan that joins must
+-- By priority, as aging has it, then due time, as far as the queue's credit goes. The picks are materialised: a plan that joins must
 -- not change their number. A queue with lines has none here.
 -- The scalar sub-select makes the clock a constant that the index can use.
 WITH forgotten AS (DELETE FROM mainspring.outbox WHERE id = ANY ($5::bigint[])),
 queue AS MATERIALIZED (
-    SELECT CASE WHEN has_lines THEN 0 ELSE credit END AS credit, age, has_lines
+    SELECT CASE WHEN has_lines THEN 0 ELSE credit END AS credit, age, has_lines, aging
     FROM mainspring.lock_queue($1, $6)
 ),
 due AS MATERIALIZED (
-    SELECT picked.id
-    FROM generate_series(0, 9) AS level (priority)
+    SELECT picked.id, level.place
+    FROM mainspring.release_order((SELECT queue.aging FROM queue), (SELECT clock_timestamp())) AS level
     CROSS JOIN LATERAL (
         SELECT live_jobs.id FROM mainspring.live_jobs
         WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
             AND live_jobs.priority = level.priority
             AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
-            AND live_jobs.due_at <= (SELECT clock_timestamp())
+            AND live_jobs.due_at > level.due_after AND live_jobs.due_at <= level.due_until
         ORDER BY live_jobs.due_at, live_jobs.id
         LIMIT coalesce((SELECT least(queue.credit, $2) FROM queue), 0)
         FOR UPDATE SKIP LOCKED
@@ -60,7 +60,10 @@ released AS (
     RETURNING id, fence, priority, due_at
 ),
 placed AS MATERIALIZED (
-    SELECT id, fence, priority, due_at, row_number() OVER (ORDER BY priority, due_at, id) AS place FROM released
+    SELECT
+        released.id, released.fence, released.priority, released.due_at,
+        row_number() OVER (ORDER BY due.place, released.due_at, released.id) AS place
+    FROM released JOIN due ON due.id = released.id
 ),
 batches AS (
     INSERT INTO mainspring.outbox (queue, ids, tickets)

@@ -63,6 +63,15 @@ class QueueIn(BaseModel):
         "null lifts it.",
     )
 
+    aging_seconds: float | None = Field(
+        default=None,
+        ge=1,
+        le=31_536_000,
+        allow_inf_nan=False,
+        description="A job that has waited so long is released as if it had the next higher priority, one more after "
+        "the same time again; null: never. 300 for a new queue.",
+    )
+
     def settings(self) -> dict[str, Any]:
         """What is to be set, by its name in the store, but for the concurrency. Raises InvalidInput."""
         check_path("fair_by", self.fair_by)
@@ -91,6 +100,7 @@ class Queue(BaseModel):
     default_timeout_seconds: float | None
     default_retry: dict[str, Any] | None
     default_expiry_seconds: float | None
+    aging_seconds: float | None
 
 
 class Queues(BaseModel):
