@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import asyncpg
 import pytest
 
+from mainspring.domain.errors import QueueFull
+from mainspring.domain.job import JobRequest
 from mainspring.domain.states import State
+from mainspring.store import jobs, queues
 from mainspring.store.pool import Conn, Database
 
 from .api import Api
@@ -161,3 +165,36 @@ def test_why_counts_the_jobs_that_are_ahead(api: Api) -> None:
         ahead[job_id] = found["ahead"]["details"]["jobs"] if "ahead" in found else 0
     first, second = sorted(ids[2:])  # of one instant: the order of their ids
     assert [ahead[job_id] for job_id in (ids[1], first, second, ids[0])] == [0, 1, 2, 3]
+
+
+def test_a_full_queue_refuses_what_is_new_and_repeats_what_it_has_accepted(api: Api) -> None:
+    api.http.put("/v1/queues/narrow", json={"most_waiting": 3}).raise_for_status()
+    body = {"task": "t", "queue": "narrow"}
+    first = api.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": "narrow-1"})
+    assert first.status_code == 201
+    assert api.http.post("/v1/jobs/batch", json={"jobs": [body] * 3}).status_code == 429
+    assert api.http.post("/v1/jobs/batch", json={"jobs": [body] * 2}).status_code == 201
+    refused = api.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": "narrow-2"})
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert "narrow" in refused.json()["detail"]
+    assert api.count("SELECT count(*) FROM mainspring.idempotency_keys WHERE key = 'narrow-2'") == 0
+    again = api.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": "narrow-1"})
+    assert (again.status_code, again.json()["id"]) == (201, first.json()["id"])
+    assert api.http.post("/v1/jobs", json={"task": "t", "queue": "wide"}).status_code == 201
+    assert api.count("SELECT count(*) FROM mainspring.live_jobs WHERE queue = 'narrow'") == 3
+    api.http.post(f"/v1/jobs/{first.json()['id']}/cancel").raise_for_status()
+    assert api.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": "narrow-2"}).status_code == 201
+    assert api.http.put("/v1/queues/narrow", json={"most_waiting": None}).json()["most_waiting"] is None
+    assert api.http.post("/v1/jobs/batch", json={"jobs": [body] * 100}).status_code == 201
+
+
+async def test_a_full_queue_refuses_no_job_of_a_schedule(database: Database) -> None:
+    async with database.connection() as connection:
+        await queues.make_queues(connection, ["q"])
+        await queues.change(connection, "q", {"most_waiting": 1})
+        await jobs.insert(connection, [JobRequest("t", queue="q")])
+        with pytest.raises(QueueFull, match="queue q is full"):
+            await jobs.insert(connection, [JobRequest("t", queue="q")])
+        with pytest.raises(asyncpg.PostgresError, match="queue q is full"):
+            await connection.execute("SELECT mainspring.submit('t', queue => 'q')")
+        await jobs.insert(connection, [JobRequest("t", queue="q", schedule="s")])

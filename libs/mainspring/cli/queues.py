@@ -60,6 +60,7 @@ def save(
     priority: Annotated[str | None, typer.Option(help="Of jobs that say none: 0 (first) to 9, or none.")] = None,
     timeout: Annotated[str | None, typer.Option(help="Seconds, for tasks that no worker knows yet, or none.")] = None,
     retry: Annotated[str | None, typer.Option(help="Likewise the retry policy as JSON, or none.")] = None,
+    most_waiting: Annotated[str | None, typer.Option(help="Waiting jobs beyond which a submit is refused.")] = None,
     aging: Annotated[str | None, typer.Option(help="Seconds of waiting that are worth a priority, or none.")] = None,
     expiry: Annotated[str | None, typer.Option(help="Seconds after its time a job may still start, or none.")] = None,
     as_json: Json = False,
@@ -77,6 +78,7 @@ def save(
         "default_retry": retry,
         "default_expiry_seconds": expiry,
         "aging_seconds": aging,
+        "most_waiting": most_waiting,
     }
     body = {field: _value(field, value) for field, value in given.items() if value is not None}
     if fair_by is not None:

@@ -8,6 +8,7 @@ MainspringError
 ├── Conflict              the thing exists, in a state that doesn't allow the request
 │   ├── NotFinished       the job hasn't ended yet
 │   └── JobFailed         the job is dead or cancelled
+├── QueueFull             as many jobs wait in the queue as may; submit again later
 ├── StaleFence            a write carried an old fence or claim id, and changed nothing
 ├── UnreadableMessage     a broker message is not one of ours
 ├── Unavailable           a server can't be reached or refuses work for now; trying again is right
@@ -60,6 +61,10 @@ class NotFinished(Conflict):
 
 class JobFailed(Conflict):
     """A result is asked for that will never be there: the job is dead or cancelled."""
+
+
+class QueueFull(MainspringError):
+    """As many jobs wait in the queue as may; nothing was stored. Submit it again a little later."""
 
 
 class StaleFence(MainspringError):

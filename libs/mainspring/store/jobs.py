@@ -13,7 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
-from mainspring.domain.errors import Conflict, InvalidInput
+from mainspring.domain.errors import Conflict, InvalidInput, QueueFull
 from mainspring.domain.ids import uuid7
 from mainspring.domain.job import JobRequest
 from mainspring.domain.retry import DEFAULT
@@ -26,6 +26,8 @@ from mainspring.store.wakeups import CANCEL_CHANNEL
 _SQL = load("jobs")
 #: Between the tags of one job, in a parameter that holds those of many.
 TAG_SEPARATOR = "\x1f"
+#: Raised by ``mainspring.refuse_full_queue``.
+_QUEUE_FULL = "MS429"
 _DEFAULT_RETRY = json.dumps(DEFAULT.as_json())
 
 
@@ -92,7 +94,8 @@ async def insert(
     """Insert jobs in one statement and return them in the order of ``requests``.
 
     What a request leaves out is taken from the task's entry in the catalogue. A queue is made by its first use.
-    ``wake``: a channel that is notified with the commit. Raises InvalidInput for the 501st queue.
+    ``wake``: a channel that is notified with the commit. Raises InvalidInput for the 501st queue, QueueFull for a queue
+    in which as many wait as may.
     """
     ids = ids or [new_id() for _ in requests]
     made = await insert_rows(connection, [_row(id_, one) for id_, one in zip(ids, requests, strict=True)], wake)
@@ -106,6 +109,10 @@ async def insert_rows(connection: Conn, rows: Sequence[JobRow], wake: str | None
     except asyncpg.CheckViolationError as error:
         if error.constraint_name == "queues_most":
             raise InvalidInput("queue", "at most 500 queues; this would be one more") from None
+        raise
+    except asyncpg.PostgresError as error:
+        if error.sqlstate == _QUEUE_FULL:
+            raise QueueFull(f"{error}: {error.detail}") from None
         raise
     return {row["id"]: row for row in made}
 

@@ -34,6 +34,7 @@ class Queue:
     default_retry: str | None
     default_expiry_seconds: float | None
     aging_seconds: float | None
+    most_waiting: int | None
 
 
 async def make_queues(connection: Conn, names: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ _TITLES = {
     409: "It doesn't fit the current state",
     413: "The body is too large",
     422: "Not valid: `errors` names each field",
+    429: "As many jobs wait in the queue as may; `Retry-After` says when to ask again",
     503: "Postgres doesn't answer",
 }
 _bodies: set[type[BaseModel]] = set()

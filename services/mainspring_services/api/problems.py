@@ -16,6 +16,7 @@ from mainspring.domain.errors import (
     InvalidInput,
     MainspringError,
     NotFound,
+    QueueFull,
     Unauthenticated,
     Unavailable,
 )
@@ -26,8 +27,13 @@ STATUS: tuple[tuple[type[MainspringError], int, str], ...] = (
     (Forbidden, 403, "This key isn't good for that"),
     (NotFound, 404, "Not found"),
     (Conflict, 409, "The request doesn't fit the current state"),
+    (QueueFull, 429, "The queue is full"),
     (Unavailable, 503, "A server that this needs doesn't answer"),
 )
+
+
+#: When to submit again what a full queue refused.
+RETRY_AFTER_SECONDS = 1
 
 
 class BodyTooLarge(Exception):
@@ -71,6 +77,8 @@ def _ours(_: Request, error: Exception) -> JSONResponse:
             answer = problem(status, title, str(error))
             if isinstance(error, Unauthenticated):
                 answer.headers["WWW-Authenticate"] = "Bearer"
+            if isinstance(error, QueueFull):
+                answer.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
             return answer
     raise error
 

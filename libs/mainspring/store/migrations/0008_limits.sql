@@ -50,6 +50,8 @@ ALTER TABLE mainspring.queues
     ADD COLUMN default_expiry_seconds double precision CONSTRAINT queues_expiry CHECK (default_expiry_seconds > 0),
     -- A job that has waited so long is released as if it had the next higher priority, and so on; NULL: never.
     ADD COLUMN aging_seconds double precision DEFAULT 300 CONSTRAINT queues_aging CHECK (aging_seconds >= 1),
+    -- Beyond so many waiting jobs a submit is refused.
+    ADD COLUMN most_waiting integer CONSTRAINT queues_most_waiting CHECK (most_waiting >= 1),
     ADD COLUMN paused_at timestamptz,
     ADD COLUMN paused_by text;
 
@@ -425,6 +427,24 @@ BEGIN
 END;
 $$;
 
+-- Refuse a submit of so many jobs when more than `most` would wait then. Only as many are counted. No lock is taken, so
+-- submits of one instant don't see each other.
+CREATE FUNCTION mainspring.refuse_full_queue(wanted text, added integer, most integer) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    waiting integer;
+BEGIN
+    SELECT count(*) INTO waiting FROM (
+        SELECT FROM mainspring.live_jobs
+        WHERE live_jobs.queue = wanted AND live_jobs.state IN ('scheduled', 'blocked') LIMIT most
+    ) AS found;
+    IF waiting + added > most THEN
+        RAISE EXCEPTION 'queue % is full', wanted
+            USING ERRCODE = 'MS429', DETAIL = format('at least %s jobs wait in it, and %s may', waiting, most);
+    END IF;
+END;
+$$;
+
 -- As before, with the queue's expiry.
 CREATE OR REPLACE FUNCTION mainspring.submit(
     task text,
@@ -475,9 +495,12 @@ BEGIN
     its_queue := coalesce(submit.queue, entry.queue, 'default');
     SELECT
         queues.default_priority, queues.default_timeout_seconds, queues.default_retry,
-        make_interval(secs => queues.default_expiry_seconds) AS default_expiry
+        make_interval(secs => queues.default_expiry_seconds) AS default_expiry, queues.most_waiting
     INTO lane
     FROM mainspring.queues WHERE queues.name = its_queue;
+    IF lane.most_waiting IS NOT NULL THEN
+        PERFORM mainspring.refuse_full_queue(its_queue, 1, lane.most_waiting);
+    END IF;
     its_retry := coalesce(
         entry.retry, lane.default_retry, '{"max_attempts": 4, "base": 1.0, "factor": 10.0, "cap": 60.0}'::jsonb
     );

@@ -9,7 +9,8 @@ asked AS MATERIALIZED (
         lane.queue,
         coalesce(a.timeout_seconds, tasks.timeout_seconds, queues.default_timeout_seconds, 300) AS timeout_seconds,
         coalesce(a.retry, tasks.retry, queues.default_retry, $16::jsonb) AS retry,
-        queues.default_priority, make_interval(secs => queues.default_expiry_seconds) AS default_expiry
+        queues.default_priority, make_interval(secs => queues.default_expiry_seconds) AS default_expiry,
+        queues.most_waiting
     FROM unnest(
         $1::uuid[], $2::text[], $3::jsonb[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
         $8::double precision[], $9::jsonb[], $10::text[], $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[],
@@ -21,6 +22,12 @@ asked AS MATERIALIZED (
     LEFT JOIN mainspring.tasks ON tasks.name = a.task
     CROSS JOIN LATERAL (SELECT coalesce(a.queue, tasks.queue, 'default') AS queue) AS lane
     LEFT JOIN mainspring.queues ON queues.name = lane.queue
+),
+-- A schedule's job is never refused: nobody would ask again.
+room AS MATERIALIZED (
+    SELECT mainspring.refuse_full_queue(asked.queue, count(*)::integer, min(asked.most_waiting)) FROM asked
+    WHERE asked.most_waiting IS NOT NULL AND asked.schedule IS NULL
+    GROUP BY asked.queue
 ),
 made AS (
     INSERT INTO mainspring.queue_first_uses (name)
@@ -47,7 +54,7 @@ SELECT
         asked.expires_at, coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')) + asked.default_expiry
     ), (asked.retry ->> 'max_attempts')::integer, asked.timeout_seconds, asked.idempotency_key,
     asked.schedule
-FROM asked CROSS JOIN clock
+FROM asked CROSS JOIN clock CROSS JOIN (SELECT count(*) FROM room) AS judged
 RETURNING id, queue, priority, due_at, max_attempts, timeout_seconds, (SELECT now FROM clock) AS created_at,
     (SELECT count(*) FROM woken) AS wake_ups
 

@@ -55,7 +55,7 @@ LOCATION = {"Location": {"description": "The job's own address.", "schema": {"ty
     response_class=Response,
     responses={
         201: {"model": Job, "description": "Accepted, and durable.", "headers": LOCATION | REPLAYED},
-        **answers(409),
+        **answers(409, 429),
         **BODY_PROBLEMS,
     },
     openapi_extra={**takes(JobIn, EXAMPLE), "parameters": [KEY]},
@@ -78,7 +78,7 @@ async def submit(request: Request, state: State) -> Response:
     response_class=Response,
     responses={
         201: {"model": JobList, "description": "All are accepted, and durable."},
-        **answers(409),
+        **answers(409, 429),
         **BODY_PROBLEMS,
     },
     openapi_extra=takes(NewJobs, {"jobs": [EXAMPLE]}),

@@ -72,6 +72,14 @@ class QueueIn(BaseModel):
         "the same time again; null: never. 300 for a new queue.",
     )
 
+    most_waiting: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        strict=True,
+        description="Beyond so many jobs that wait a submit gets 429, and nothing is stored; null lifts it.",
+    )
+
     def settings(self) -> dict[str, Any]:
         """What is to be set, by its name in the store, but for the concurrency. Raises InvalidInput."""
         check_path("fair_by", self.fair_by)
@@ -101,6 +109,7 @@ class Queue(BaseModel):
     default_retry: dict[str, Any] | None
     default_expiry_seconds: float | None
     aging_seconds: float | None
+    most_waiting: int | None
 
 
 class Queues(BaseModel):
