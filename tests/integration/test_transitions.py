@@ -10,9 +10,22 @@ from uuid import UUID, uuid4
 import pytest
 
 from mainspring.domain.job import JobRef
+from mainspring.domain.limits import Kind, Limit
 from mainspring.domain.settlement import Verdict
 from mainspring.domain.states import Event, Outcome, Reason, State, sources_of, targets_of
-from mainspring.store import admission, claims, dead_letters, jobs, queues, reconcile, release, settle
+from mainspring.domain.turns import Turns
+from mainspring.store import (
+    admission,
+    claims,
+    dead_letters,
+    jobs,
+    limits,
+    lines,
+    queues,
+    reconcile,
+    release,
+    settle,
+)
 from mainspring.store.pool import Conn, Database
 from mainspring.store.release import Bounds
 
@@ -40,6 +53,20 @@ async def _return(connection: Conn, job_id: UUID, row: Any) -> None:
     await queues.pause(connection, "q")
     await admission.return_paused(connection, "q", [JobRef(job_id, row["fence"])], timedelta(seconds=1))
     await queues.resume(connection, "q")
+
+
+async def _join(connection: Conn, job_id: UUID, row: Any) -> None:
+    await queues.change(connection, "q", {"fair_by": "who"})
+    await lines.serve(connection, "q", Bounds(), Turns(), window=0)
+    await queues.change(connection, "q", {"fair_by": None})
+
+
+async def _limit(connection: Conn, job_id: UUID, row: Any) -> None:
+    rate = Limit("r", Kind.RATE, 1, queues=("q",), period_seconds=60.0, burst=1)
+    await limits.save(connection, rate)
+    other = await put_job(connection, State.ENQUEUED)
+    await claims.claim(connection, [JobRef(other, 7)], uuid4(), claims.Claimant(uuid4(), ("t",)), timedelta(seconds=15))
+    await _claim(connection, job_id, row)
 
 
 async def _claim(connection: Conn, job_id: UUID, row: Any) -> None:
@@ -110,6 +137,8 @@ ACTS: list[tuple[Event, State, Act]] = [
     (Event.ADMIT, State.ADMITTED, _admit),
     (Event.BLOCK, State.BLOCKED, _block),
     (Event.RETURN, State.SCHEDULED, _return),
+    (Event.JOIN, State.BLOCKED, _join),
+    (Event.LIMIT, State.BLOCKED, _limit),
     (Event.CLAIM, State.RUNNING, _claim),
     (Event.EXPIRE, State.DEAD, _expire),
     (Event.DUPLICATE, State.SUCCEEDED, _duplicate),

@@ -34,10 +34,12 @@ class Event(StrEnum):
     """What happens to a job."""
 
     RELEASE = "release"
+    JOIN = "join"
     ADMIT = "admit"
     BLOCK = "block"
     RETURN = "return"
     CLAIM = "claim"
+    LIMIT = "limit"
     SUCCEED = "succeed"
     RETRY = "retry"
     BURY = "bury"
@@ -102,11 +104,18 @@ TRANSITIONS: tuple[Transition, ...] = (
         State.ENQUEUED,
         "due, and its limits have room",
     ),
+    _row(
+        Event.JOIN,
+        frozenset({State.SCHEDULED, State.BLOCKED}),
+        State.BLOCKED,
+        "due, and its limits have no room, or others have their turn",
+    ),
     # A retry leaves the ladder through the due queue, so its limits are judged again there.
     _row(Event.ADMIT, frozenset({State.ENQUEUED, State.RETRYING}), State.ADMITTED, "its limits have room"),
     _row(Event.BLOCK, frozenset({State.ENQUEUED, State.RETRYING}), State.BLOCKED, "a limit is full"),
-    _row(Event.RETURN, IN_BROKER, State.SCHEDULED, "paused, limited, or the task is unknown to the worker"),
+    _row(Event.RETURN, IN_BROKER, State.SCHEDULED, "paused, not admitted, or the task is unknown to the worker"),
     _row(Event.CLAIM, IN_BROKER, State.RUNNING, "a worker has a free slot"),
+    _row(Event.LIMIT, IN_BROKER, State.BLOCKED, "a worker has a free slot, and a rate no token"),
     _row(Event.SUCCEED, State.RUNNING, State.SUCCEEDED, "the handler returned"),
     _row(Event.RETRY, State.RUNNING, State.RETRYING, "it failed, and budget is left"),
     _row(Event.RETRY, State.RUNNING, State.SCHEDULED, "the delay is over 15 minutes"),

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from mainspring.runtime.leader import Leadership
 from mainspring.runtime.loop import Pass
-from mainspring.store import fleet, partitions, server
+from mainspring.store import fleet, limits, partitions, server
 from mainspring.telemetry import metrics
 
 WORKERS_SHOWN = timedelta(minutes=5)
@@ -20,7 +20,7 @@ class Lead:
     leadership: Leadership
 
     async def run_once(self) -> Pass:
-        """Make partitions ahead; forget workers that are long gone; say how old the oldest transaction is."""
+        """Make partitions ahead; forget workers that are long gone, and rates of keys; watch the oldest transaction."""
         async with self.leadership.transaction() as connection:
             if connection is None:
                 metrics.HORIZON.set(0)
@@ -28,4 +28,5 @@ class Lead:
             metrics.HORIZON.set(await server.horizon(connection))
             made = await partitions.ensure(connection)
             await fleet.forget_lost_workers(connection, WORKERS_SHOWN)
+            await limits.forget_rates(connection)
         return Pass(done=made)

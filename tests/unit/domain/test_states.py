@@ -20,6 +20,8 @@ from mainspring.domain.states import (
 
 ALLOWED = {
     Event.RELEASE: ("scheduled blocked", "enqueued"),
+    Event.JOIN: ("scheduled blocked", "blocked"),
+    Event.LIMIT: ("enqueued admitted retrying", "blocked"),
     Event.ADMIT: ("enqueued retrying", "admitted"),
     Event.BLOCK: ("enqueued retrying", "blocked"),
     Event.RETURN: ("enqueued admitted retrying", "scheduled"),

@@ -101,7 +101,7 @@ noted AS (
     INSERT INTO mainspring.events (job_id, event, fence, details)
     SELECT id, 'return', fence, jsonb_build_object('reason', reason) FROM returned
     UNION ALL
-    SELECT id, 'block', fence, jsonb_build_object('reason', reason) FROM blocked
+    SELECT id, 'limit', fence, jsonb_build_object('reason', reason) FROM blocked
 )
 SELECT
     asked.id, asked.ticket, coalesce(judged.verdict, 'absent') AS verdict,
