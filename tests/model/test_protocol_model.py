@@ -27,8 +27,8 @@ TROUBLES = [
     Scope(cancels=1, redrives=1),
 ]
 #: Rows of the product's table that no run here takes: expiry, pause and discard have one statement each and no message
-#: of their own, and a key's duplicate needs a second job. What joins a line, or finds no token, is from then on a blocked
-#: job like those of the runs.
+#: of their own, and a key's duplicate needs a second job. What joins a line, or finds no token, is a blocked job from
+#: then on, like those of the runs.
 LEFT_OUT = {Event.EXPIRE, Event.DUPLICATE, Event.RETURN, Event.DISCARD, Event.JOIN, Event.LIMIT}
 
 
