@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import asyncpg
@@ -19,6 +19,14 @@ from .api import Api
 from .rows import put_job
 
 RATE = {"kind": "rate", "most": 3, "period_seconds": 60, "queues": ["q"], "per": "who"}
+
+
+@pytest.fixture(autouse=True)
+def lift_limits(api: Api) -> Iterator[None]:
+    """The api is shared, and a limit of one test would be on the jobs of another."""
+    yield
+    for one in api.http.get("/v1/limits").json()["items"]:
+        api.http.delete(f"/v1/limits/{one['name']}").raise_for_status()
 
 
 def in_database(api: Api, work: Callable[[Conn], Awaitable[Any]]) -> Any:
@@ -198,3 +206,58 @@ async def test_a_full_queue_refuses_no_job_of_a_schedule(database: Database) -> 
         with pytest.raises(asyncpg.PostgresError, match="queue q is full"):
             await connection.execute("SELECT mainspring.submit('t', queue => 'q')")
         await jobs.insert(connection, [JobRequest("t", queue="q", schedule="s")])
+
+
+LIMITS = [RATE | {"name": "filed-rate"}, {"name": "filed-one", "kind": "concurrency", "most": 1, "tasks": ["t"]}]
+
+
+def a_file(queue: str) -> dict[str, Any]:
+    queues = [{"name": queue, "concurrency": 4, "fair_by": "who"}, {"name": f"{queue}-too"}]
+    return {"queues": queues, "limits": LIMITS}
+
+
+def test_a_file_of_queues_and_limits_is_shown_and_then_applied_as_it_was_shown(api: Api) -> None:
+    file = a_file("filed")
+    planned = api.http.post("/v1/queues/apply", json=file | {"dry_run": True}).json()
+    assert planned["created"] == ["queue filed", "queue filed-too", "limit filed-one", "limit filed-rate"]
+    assert api.http.get("/v1/queues/filed").status_code == 404
+    done = api.http.post("/v1/queues/apply", json=file | {"digest": planned["digest"]})
+    assert done.status_code == 200, done.text
+    found = api.http.get("/v1/queues/filed").json()
+    assert (found["concurrency"], found["fair_by"], found["release_window"]) == (4, "who", 2000)
+    again = api.http.post("/v1/queues/apply", json=file).json()
+    assert (again["created"], again["changed"], len(again["unchanged"])) == ([], [], 4)
+    stale = api.http.post("/v1/queues/apply", json=file | {"digest": planned["digest"]})
+    assert stale.status_code == 409
+
+
+def test_what_a_file_leaves_out_has_its_default_and_only_limits_are_pruned(api: Api) -> None:
+    api.http.post("/v1/queues/apply", json=a_file("less")).raise_for_status()
+    api.http.put("/v1/queues/less", json={"aging_seconds": 7, "default_retry": {"max_attempts": 9}})
+    less = {"queues": [{"name": "less"}], "limits": LIMITS[:1], "prune": True}
+    changed = api.http.post("/v1/queues/apply", json=less).json()
+    (queue,) = changed["changed"]
+    assert queue["name"] == "queue less"
+    assert queue["after"] == {"concurrency": None, "fair_by": None, "default_retry": None, "aging_seconds": 300.0}
+    assert queue["before"]["concurrency"] == 4
+    assert "limit filed-one" in changed["deleted"]
+    assert api.http.get("/v1/queues/less-too").status_code == 200
+    assert api.http.get("/v1/limits/filed-one").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"queues": [{"name": "a"}, {"name": "a"}]}, "queues.1.name"),
+        ({"queues": [{"name": "a", "fair_by": ".."}]}, "queues.0.fair_by"),
+        ({"queues": [{"name": "a", "release_window": 0}]}, "queues.0.release_window"),
+        ({"limits": [{"name": "l", "kind": "rate", "most": 1, "queues": ["q"]}]}, "limits.0.period_seconds"),
+        ({"limits": [{"kind": "concurrency", "most": 1, "queues": ["q"]}]}, "limits.0.name"),
+        ({"surprise": []}, "surprise"),
+    ],
+)
+def test_a_bad_entry_of_a_file_is_named_and_nothing_is_applied(api: Api, change: dict[str, Any], field: str) -> None:
+    answer = api.http.post("/v1/queues/apply", json={"queues": [{"name": "never"}]} | change)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["field"] == field
+    assert api.http.get("/v1/queues/never").status_code == 404

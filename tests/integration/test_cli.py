@@ -160,6 +160,16 @@ def test_an_expression_is_read_and_linted_without_a_server(api: Api) -> None:
     assert mainspring(api, "schedules", "lint").returncode == 2
 
 
+def test_queues_and_limits_are_applied_from_a_file(api: Api, tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("queues: [{name: cli-filed, concurrency: 3}]\nlimits: []\n")
+    assert "+ queue cli-filed" in mainspring(api, "queues", "apply", str(file), "--dry-run").stdout
+    assert mainspring(api, "queues", "apply", str(file), "--yes").returncode == 0
+    assert document(api, "queues", "apply", str(file), "--dry-run")["unchanged"] == ["queue cli-filed"]
+    file.write_text("schedules: []\n")
+    assert mainspring(api, "queues", "apply", str(file), "--yes").returncode == 2
+
+
 def test_limits_are_set_listed_shown_and_deleted(api: Api) -> None:
     arguments = (
         "limits",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from mainspring.cli import apply_file
 from mainspring.cli.api_client import call
 from mainspring.cli.output import Json, show, show_list
 from mainspring.domain.errors import InvalidInput
@@ -86,6 +88,22 @@ def save(
     if not body:
         raise InvalidInput("settings", "give at least one of them: mainspring queues set --help")
     show(call("PUT", f"/v1/queues/{name}", body=body), as_json)
+
+
+@app.command("apply")
+def apply(
+    file: Annotated[Path, typer.Argument(help="YAML: `queues:` and `limits:`, each with a list of them.")],
+    prune: Annotated[bool, typer.Option("--prune", help="Lift the limits that the file doesn't name.")] = False,
+    dry_run: apply_file.DryRun = False,
+    yes: apply_file.Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Make queues and limits those of a file: all of them, or none; what would change is shown first.
+
+    Example: mainspring queues apply queues.yaml --dry-run
+    """
+    body = {**apply_file.read(file, "queues", "limits"), "prune": prune}
+    apply_file.apply("/v1/queues/apply", body, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _value(field: str, given: str | int) -> Any:

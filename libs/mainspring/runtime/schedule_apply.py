@@ -6,25 +6,18 @@ Schedules that it doesn't name stay, unless they are to be pruned.
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from hashlib import sha256
-from typing import Any
+from dataclasses import dataclass, replace
 
 from mainspring.domain.definition import ScheduleDefinition, as_fields
-from mainspring.domain.errors import Conflict, InvalidInput, NotFound
+from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.runtime import schedule_changes
+from mainspring.runtime.applied import Applied, applying
 from mainspring.store import schedules
 from mainspring.store.pool import Conn
 from mainspring.store.schedules import StoredSchedule
 
 _PAGE = 500
-
-
-class _TakenBack(Exception):
-    """A dry run is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +35,6 @@ class WantedSchedule:
         return replace(self.definition, paused=stored.row["paused"])
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedSchedule:
-    """A schedule that differs, with what it was and would be, by field."""
-
-    name: str
-    before: dict[str, Any]
-    after: dict[str, Any]
-
-
-@dataclass(slots=True)
-class AppliedSchedules:
-    """What a file changes, by names in order."""
-
-    created: list[str] = field(default_factory=list)
-    changed: list[ChangedSchedule] = field(default_factory=list)
-    unchanged: list[str] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
-
-    def digest(self) -> str:
-        """Of the difference: whoever was shown it can ask that nothing else is applied."""
-        difference = [self.created, [asdict(one) for one in self.changed], self.deleted]
-        return sha256(_text(difference).encode()).hexdigest()
-
-
 async def apply(
     connection: Conn,
     wanted: Sequence[WantedSchedule],
@@ -73,32 +42,26 @@ async def apply(
     prune: bool = False,
     dry_run: bool = False,
     digest: str | None = None,
-) -> AppliedSchedules:
+) -> Applied:
     """Make the schedules those of ``wanted``; with ``dry_run`` only say what would change, and refuse what would be.
 
     ``prune`` deletes those that it doesn't name. ``digest``: of the difference that was shown; Conflict is raised when
     it is another one by now. Raises InvalidInput naming ``schedules.<n>.<field>``.
     """
     places = _places(wanted)
-    answer = AppliedSchedules()
-    # In a transaction of its own within the caller's: a dry run does it all, and takes it back.
-    with contextlib.suppress(_TakenBack):
-        async with connection.transaction():
-            names = set(places) | (await _all_names(connection) if prune else set())
-            # In one order, as whatever locks several schedules does.
-            for name in sorted(names):
-                if name in places:
-                    await _apply_one(connection, places[name], wanted[places[name]], answer)
-                else:
-                    await _prune_one(connection, name, answer)
-            if digest is not None and digest != answer.digest():
-                raise Conflict("what would change is not what was shown: somebody has changed a schedule; look again")
-            if dry_run:
-                raise _TakenBack
+    answer = Applied()
+    async with applying(connection, answer, dry_run=dry_run, digest=digest):
+        names = set(places) | (await _all_names(connection) if prune else set())
+        # In one order, as whatever locks several schedules does.
+        for name in sorted(names):
+            if name in places:
+                await _apply_one(connection, places[name], wanted[places[name]], answer)
+            else:
+                await _prune_one(connection, name, answer)
     return answer
 
 
-async def _apply_one(connection: Conn, place: int, wanted: WantedSchedule, answer: AppliedSchedules) -> None:
+async def _apply_one(connection: Conn, place: int, wanted: WantedSchedule, answer: Applied) -> None:
     name = wanted.definition.name
     await schedules.lock_name(connection, name)
     stored = await schedules.lock(connection, name)
@@ -108,22 +71,15 @@ async def _apply_one(connection: Conn, place: int, wanted: WantedSchedule, answe
         before = as_fields(stored.definition()) if stored else None
     except InvalidInput:
         before = {}  # what it holds can't be read any more: it is replaced
-    differing = [each for each in after if before is None or _text(before.get(each)) != _text(after[each])]
-    if before is None:
-        answer.created.append(name)
-    elif not differing:
-        answer.unchanged.append(name)
+    if not answer.note(name, before, after):
         return
-    else:
-        changes = {each: before.get(each) for each in differing}
-        answer.changed.append(ChangedSchedule(name, changes, {each: after[each] for each in differing}))
     try:
         await schedule_changes.save(connection, definition)
     except InvalidInput as error:
         raise InvalidInput(f"schedules.{place}.{error.field}", error.message) from error
 
 
-async def _prune_one(connection: Conn, name: str, answer: AppliedSchedules) -> None:
+async def _prune_one(connection: Conn, name: str, answer: Applied) -> None:
     try:
         await schedule_changes.delete(connection, name)
     except NotFound:
@@ -147,8 +103,3 @@ def _places(wanted: Sequence[WantedSchedule]) -> dict[str, int]:
             raise InvalidInput(f"schedules.{index}.name", f"{one.definition.name} is there twice")
         places[one.definition.name] = index
     return places
-
-
-def _text(value: Any) -> str:
-    """Values that differ differ as text: for Python, true is 1."""
-    return json.dumps(value, sort_keys=True)

@@ -51,6 +51,10 @@ held AS MATERIALIZED (
         SELECT id, queue, task, state, line FROM mainspring.live_jobs
         WHERE live_jobs.queue = scope.name AND live_jobs.state = 'running'
     ) AS job
+    WHERE EXISTS (
+        SELECT FROM asked
+        WHERE job.queue = asked.queue OR job.queue = ANY (asked.queues) OR job.task = ANY (asked.tasks)
+    )
     GROUP BY job.queue, job.task, job.state, job.line
 ),
 marked AS MATERIALIZED (
@@ -60,10 +64,10 @@ marked AS MATERIALIZED (
 ),
 judged AS MATERIALIZED (
     SELECT held.*, marked.fair_by, marked.is_task_limited, marked.paths,
-        coalesce(held.line::jsonb -> 2 ?& marked.paths, false) AS is_told
+        marked.paths = '{}' OR coalesce(held.line::jsonb -> 2 ?& marked.paths, false) AS is_told
     FROM held JOIN marked ON marked.queue = held.queue AND marked.task = held.task
 )
-SELECT queue, task, state, line, cardinality(ids) AS jobs FROM judged WHERE is_told
+SELECT queue, task, state, coalesce(line, '["", "", {}]') AS line, cardinality(ids) AS jobs FROM judged WHERE is_told
 UNION ALL
 SELECT
     judged.queue, judged.task, judged.state,

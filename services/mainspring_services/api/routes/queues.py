@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 
-from mainspring.domain.errors import NotFound
+from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.runtime import queue_apply
+from mainspring.runtime.queue_apply import WantedQueue
 from mainspring.store import queues
 from mainspring.store.pool import Conn
 from mainspring.store.queues import Queue as StoredQueue
 from mainspring_services.api.access import OPERATES, READS, Operator
 from mainspring_services.api.body import parsed, read_json
 from mainspring_services.api.openapi import BODY_PROBLEMS, USUAL_PROBLEMS, answers, takes
-from mainspring_services.api.schemas.common import Name, NoteQuery
-from mainspring_services.api.schemas.queues import Queue, QueueIn, Queues
+from mainspring_services.api.schemas.common import AppliedOut, Name, NoteQuery
+from mainspring_services.api.schemas.queues import Queue, QueueIn, Queues, QueuesIn
 from mainspring_services.api.state import ApiState, State
 
+Made = TypeVar("Made")
+_FILE = {
+    "queues": [{"name": "billing", "concurrency": 10}],
+    "limits": [{"name": "charges", "kind": "rate", "most": 100, "period_seconds": 60, "tasks": ["billing.charge"]}],
+    "dry_run": True,
+}
 router = APIRouter(prefix="/v1/queues", tags=["queues"], responses=USUAL_PROBLEMS)
 
 
@@ -26,6 +36,34 @@ router = APIRouter(prefix="/v1/queues", tags=["queues"], responses=USUAL_PROBLEM
 async def list_all(state: State) -> dict[str, Any]:
     """All queues by name."""
     return {"items": [_out(one) for one in await state.database.run(queues.all_queues)]}
+
+
+@router.post(
+    "/apply",
+    response_model=AppliedOut,
+    responses={**answers(409), **BODY_PROBLEMS},
+    openapi_extra=takes(QueuesIn, _FILE),
+    dependencies=[OPERATES],
+)
+async def apply(request: Request, state: State) -> dict[str, Any]:
+    """Make queues and limits those of a file, in one transaction; with `dry_run` only say what would change."""
+    given: QueuesIn = parsed(QueuesIn, await read_json(request))
+    wanted = [WantedQueue(one.name, _of_entry("queues", index, one.settings)) for index, one in enumerate(given.queues)]
+    limits = [_of_entry("limits", index, partial(one.limit, one.name)) for index, one in enumerate(given.limits)]
+    applied = await state.database.run_in_transaction(
+        lambda connection: queue_apply.apply(
+            connection, wanted, limits, prune=given.prune, dry_run=given.dry_run, digest=given.digest
+        )
+    )
+    state.wake.call()
+    return asdict(applied) | {"dry_run": given.dry_run, "digest": applied.digest()}
+
+
+def _of_entry(place: str, index: int, made: Callable[[], Made]) -> Made:
+    try:
+        return made()
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}.{index}.{error.field}", error.message) from error
 
 
 @router.get("/{name}", response_model=Queue, responses=answers(404), dependencies=[READS])

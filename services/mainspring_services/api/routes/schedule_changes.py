@@ -17,9 +17,8 @@ from mainspring.store.pool import Conn
 from mainspring_services.api.access import OPERATES, READS
 from mainspring_services.api.body import parsed, read_json
 from mainspring_services.api.openapi import BODY_PROBLEMS, KEY, REPLAYED, USUAL_PROBLEMS, answers, replayed, takes
-from mainspring_services.api.schemas.common import Limit, Name
+from mainspring_services.api.schemas.common import AppliedOut, Limit, Name
 from mainspring_services.api.schemas.schedule_changes import (
-    AppliedOut,
     BackfillIn,
     BackfillOut,
     BackfillPage,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Query
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
@@ -54,3 +54,22 @@ class Problem(BaseModel):
     status: int
     detail: str | None = None
     errors: list[FieldError] | None = None
+
+
+class Difference(BaseModel):
+    """A thing that differs: what its fields were and would be."""
+
+    name: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+class AppliedOut(BaseModel):
+    """What applying a file changes."""
+
+    created: list[str]
+    changed: list[Difference]
+    unchanged: list[str]
+    deleted: list[str]
+    dry_run: bool
+    digest: str = Field(description="Of the difference.")

@@ -42,7 +42,7 @@ class LimitIn(BaseModel):
     def limit(self, name: str) -> Limit:
         """The limit of this name. Raises InvalidInput."""
         burst = self.most if self.burst is None and self.kind is Kind.RATE else self.burst
-        fields = self.model_dump(exclude={"queues", "tasks", "burst"})
+        fields = self.model_dump(exclude={"name", "queues", "tasks", "burst"})
         return Limit(name, queues=tuple(self.queues), tasks=tuple(self.tasks), burst=burst, **fields)
 
 

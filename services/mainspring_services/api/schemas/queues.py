@@ -1,4 +1,4 @@
-"""A queue over HTTP."""
+"""Queues over HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.limits import check_path
+from mainspring_services.api.schemas.common import NameText
 from mainspring_services.api.schemas.jobs import RetryIn
+from mainspring_services.api.schemas.limits import LimitIn
 
 MOST_WEIGHT = 1000
 MOST_WEIGHTS = 1000
@@ -117,3 +119,33 @@ class Queues(BaseModel):
 
     items: list[Queue]
     next: None = None
+
+
+class NamedQueueIn(QueueIn):
+    """A queue of a file."""
+
+    name: NameText
+
+    def settings(self) -> dict[str, Any]:
+        """As of a queue alone, with the concurrency. Raises InvalidInput."""
+        found = super().settings()
+        found.pop("name", None)
+        return found | ({"concurrency": self.concurrency} if "concurrency" in self.model_fields_set else {})
+
+
+class NamedLimitIn(LimitIn):
+    """A limit of a file."""
+
+    name: NameText
+
+
+class QueuesIn(BaseModel):
+    """A file of queues and limits."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    queues: list[NamedQueueIn] = Field(default=[], max_length=500)
+    limits: list[NamedLimitIn] = Field(default=[], max_length=1000)
+    prune: bool = Field(default=False, description="Lift the limits that it doesn't name.")
+    dry_run: bool = Field(default=False, description="Only say what would change.")
+    digest: str | None = Field(default=None, description="Of what was shown: 409 when the difference is another.")

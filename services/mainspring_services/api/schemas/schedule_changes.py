@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -25,25 +25,6 @@ class SchedulesIn(BaseModel):
     prune: bool = Field(default=False, description="Delete the schedules that it doesn't name.")
     dry_run: bool = Field(default=False, description="Only say what would change.")
     digest: str | None = Field(default=None, description="Of what was shown: 409 when the difference is another.")
-
-
-class Difference(BaseModel):
-    """A schedule that differs: what its fields were and would be."""
-
-    name: str
-    before: dict[str, Any]
-    after: dict[str, Any]
-
-
-class AppliedOut(BaseModel):
-    """What a file of schedules changes."""
-
-    created: list[str]
-    changed: list[Difference]
-    unchanged: list[str]
-    deleted: list[str]
-    dry_run: bool
-    digest: str = Field(description="Of the difference.")
 
 
 class WhichIn(BaseModel):
