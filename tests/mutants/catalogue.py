@@ -134,6 +134,28 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "the lock of a rate's row at the claim",
+        (
+            Edit(
+                f"{STORE}/migrations/0008_limits.sql",
+                "WHERE rates.limit_id = one.limit_id AND rates.key = one.key FOR UPDATE\n",
+                "WHERE rates.limit_id = one.limit_id AND rates.key = one.key\n",
+            ),
+        ),
+        ("tests/integration/test_rates.py::test_claims_side_by_side_take_no_more_than_the_tokens_that_there_are",),
+    ),
+    Mutant(
+        "the claim's refusal of what was not admitted",
+        (
+            Edit(
+                f"{STORE}/queries/claims.sql",
+                "WHEN locked.state <> 'admitted' AND concurrency.is_limited THEN 'limited'\n",
+                "",
+            ),
+        ),
+        ("tests/integration/test_claims.py::test_every_other_end_is_told",),
+    ),
+    Mutant(
         "reclaim",
         (
             Edit(

@@ -25,6 +25,8 @@ from mainspring.store.sql import columns, load
 _SQL = load("lines")
 #: Lines of a priority that one pass looks at; the next pass goes on behind them.
 MOST_LINES = 200
+#: Due jobs that one pass looks at, at least, when any can go.
+LEAST_LOOK = 200
 
 
 class _DueJob(NamedTuple):
@@ -65,7 +67,9 @@ async def serve(
     if published:
         await delete_outbox(connection, published)
     credit = min(locked["credit"], most)
-    due = await connection.fetch(_SQL["due"], queue, most, bounds.of(queue))
+    # Where keys take turns all that is due has to be known; elsewhere what could go, and a little more that can't.
+    look = most if locked["is_fair"] else max(credit, LEAST_LOOK) if credit else 0
+    due = await connection.fetch(_SQL["due"], queue, look, bounds.of(queue)) if look else []
     heads = await connection.fetch(_SQL["heads"], queue, turns.after, MOST_LINES) if locked["has_waiting"] else []
     served = _lines(queue, turns, heads, due, _Aging(locked["locked_at"], locked["aging"]))
     rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), [one.line for one in served])
@@ -78,7 +82,7 @@ async def serve(
         one.share = share
     batches = await _release(connection, queue, served, refs_in_batch)
     joined, stays = await _join(connection, served, rooms, is_fair=locked["is_fair"])
-    _move_on(queue, bounds, due, stays, None if len(due) == most else locked["locked_at"])
+    _move_on(queue, bounds, due, stays, locked["locked_at"] if len(due) < look else None)
     left = [one.line for one in served if one.share < one.waiting + len(one.due)]
     rate_waits = [wait for line in left if (wait := rooms.free_in(line)) is not None]
     return Released(
@@ -88,7 +92,7 @@ async def serve(
         age=locked["age"],
         has_lines=locked["has_lines"] or joined > 0,
         has_waiting=bool(left),
-        has_more=len(due) == most and joined > 0,
+        has_more=len(due) == look and joined > 0,
         waits_for_room=any(rooms.blockers(line) for line in left) and len(rate_waits) < len(left),
         waits_for_rate=min(rate_waits) if rate_waits and len(rate_waits) == len(left) else None,
     )
