@@ -19,10 +19,10 @@ SELECT '{prefix}-' || n, 'bench.noop', {at}, 'skip', 'bench', {at}, {at}, clock_
 FROM generate_series(1, {count}) AS n
 """
 
-#: A worker that the fleet knows and that takes nothing: messages hold as many jobs as it has slots.
+#: Workers that the fleet knows and that take nothing: with slots for all, so that no window holds any back.
 ELSEWHERE = """
 INSERT INTO mainspring.workers (id, host, pid, version, queues, tasks, slots, free_slots, beat_at)
-SELECT gen_random_uuid(), 'elsewhere', 1, '0', '{bench}', '{bench.noop}', 100, 0, clock_timestamp() + interval '1 hour'
+SELECT gen_random_uuid(), 'elsewhere', 1, '0', '{bench}', '{bench.noop}', 100000, 0, clock_timestamp() + interval '1 hour'
 """
 
 
