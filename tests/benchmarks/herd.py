@@ -22,7 +22,8 @@ FROM generate_series(1, {count}) AS n
 #: Workers that the fleet knows and that take nothing: with slots for all, so that no window holds any back.
 ELSEWHERE = """
 INSERT INTO mainspring.workers (id, host, pid, version, queues, tasks, slots, free_slots, beat_at)
-SELECT gen_random_uuid(), 'elsewhere', 1, '0', '{bench}', '{bench.noop}', 100000, 0, clock_timestamp() + interval '1 hour'
+SELECT
+    gen_random_uuid(), 'elsewhere', 1, '0', '{bench}', '{bench.noop}', 100000, 0, clock_timestamp() + interval '1 hour'
 """
 
 

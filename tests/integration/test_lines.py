@@ -227,3 +227,20 @@ async def test_a_line_whose_first_job_has_waited_long_is_served_with_a_higher_pr
         await submit(connection, 1, "first", priority=3)
         scheduler = Scheduler(connection)
         assert await scheduler.keys(await scheduler.serve(window=2)) == ["first", "old"]
+
+
+async def test_a_key_that_comes_while_the_backlog_of_another_is_being_sorted_has_its_turn_at_once(
+    database: Database,
+) -> None:
+    async with database.connection() as connection:
+        await queues.make_queues(connection, ["q"])
+        await queues.change(connection, "q", {"fair_by": "k"})
+        await submit(connection, 5_000, "many")
+        await submit(connection, 10, "few")
+        scheduler = Scheduler(connection)
+        assert Counter(await scheduler.keys(await scheduler.serve(window=30))) == {"many": 20, "few": 10}
+        sorted_in = "SELECT count(*) FROM mainspring.live_jobs WHERE state = 'blocked'"
+        assert await connection.fetchval(sorted_in) < 1_300
+        for _ in range(5):
+            await scheduler.serve(window=30)
+        assert await connection.fetchval(sorted_in) == 4_980

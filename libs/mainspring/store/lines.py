@@ -69,9 +69,10 @@ async def serve(
     credit = min(locked["credit"], most)
     # Where keys take turns all that is due has to be known; elsewhere what could go, and a little more that can't.
     look = most if locked["is_fair"] else max(credit, LEAST_LOOK) if credit else 0
-    due = await connection.fetch(_SQL["due"], queue, look, bounds.of(queue)) if look else []
+    due = await connection.fetch(_SQL["due"], queue, look, bounds.of(queue), False) if look else []
+    newest = await _newest(connection, queue, bounds, due) if locked["is_fair"] and len(due) == look else []
     heads = await connection.fetch(_SQL["heads"], queue, turns.after, MOST_LINES) if locked["has_waiting"] else []
-    served = _lines(queue, turns, heads, due, _Aging(locked["locked_at"], locked["aging"]))
+    served = _lines(queue, turns, heads, [*due, *newest], _Aging(locked["locked_at"], locked["aging"]))
     rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), [one.line for one in served])
     if heads:
         await _count_waiting(connection, queue, served, rooms, credit)
@@ -96,6 +97,13 @@ async def serve(
         waits_for_room=any(rooms.blockers(line) for line in left) and len(rate_waits) < len(left),
         waits_for_rate=min(rate_waits) if rate_waits and len(rate_waits) == len(left) else None,
     )
+
+
+async def _newest(connection: Conn, queue: str, bounds: Bounds, due: Sequence[Any]) -> list[Any]:
+    """The last that have become due: a key that comes while another's backlog is being sorted has its turn at once."""
+    known = {row["id"] for row in due}
+    rows = await connection.fetch(_SQL["due"], queue, LEAST_LOOK, bounds.of(queue), True)
+    return [row for row in rows if row["id"] not in known]
 
 
 class _Aging(NamedTuple):

@@ -3,7 +3,7 @@ SELECT *, clock_timestamp() AS locked_at FROM mainspring.lock_queue($1, $2)
 
 -- name: due
 -- Jobs that have become due and wait in no line yet, with the line that each belongs to. The scan begins where an earlier
--- one ended: what waits in a line is behind.
+-- one ended: what waits in a line is behind. The first of them, or with $4 the last.
 WITH due AS MATERIALIZED (
     SELECT picked.*
     FROM generate_series(0, 9) AS level (priority)
@@ -16,9 +16,24 @@ WITH due AS MATERIALIZED (
             AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
             AND live_jobs.due_at <= (SELECT clock_timestamp())
         ORDER BY live_jobs.due_at, live_jobs.id
-        LIMIT $2
+        LIMIT CASE WHEN $4 THEN 0 ELSE $2 END
         FOR UPDATE SKIP LOCKED
     ) AS picked
+    UNION ALL
+    SELECT newest.*
+    FROM generate_series(0, 9) AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT live_jobs.id, live_jobs.task, live_jobs.priority, live_jobs.due_at
+        FROM mainspring.live_jobs
+        WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
+            AND (live_jobs.state = 'scheduled' OR live_jobs.line IS NULL)
+            AND live_jobs.priority = level.priority
+            AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
+            AND live_jobs.due_at <= (SELECT clock_timestamp())
+        ORDER BY live_jobs.due_at DESC, live_jobs.id DESC
+        LIMIT CASE WHEN $4 THEN $2 ELSE 0 END
+        FOR UPDATE SKIP LOCKED
+    ) AS newest
     LIMIT $2
 ),
 marked AS MATERIALIZED (
