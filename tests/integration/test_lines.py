@@ -244,3 +244,14 @@ async def test_a_key_that_comes_while_the_backlog_of_another_is_being_sorted_has
         for _ in range(5):
             await scheduler.serve(window=30)
         assert await connection.fetchval(sorted_in) == 4_980
+
+
+async def test_an_old_job_of_low_priority_goes_behind_no_backlog_of_young_urgent_ones(database: Database) -> None:
+    async with database.connection() as connection:
+        await limits.save(connection, Limit("wide", Kind.CONCURRENCY, 100_000, queues=("q",), per="k"))
+        await queues.change(connection, "q", {"aging_seconds": 1})
+        await submit(connection, 1, "old", priority=9)
+        await connection.execute("UPDATE mainspring.live_jobs SET due_at = due_at - interval '1 minute'")
+        await submit(connection, 2 * lines.LEAST_LOOK, "urgent", priority=0)
+        scheduler = Scheduler(connection)
+        assert "old" in await scheduler.keys(await scheduler.serve(window=10))

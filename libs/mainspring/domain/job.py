@@ -22,6 +22,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 DEFAULT_QUEUE = "default"
 DEFAULT_PRIORITY = 5
 LOWEST_PRIORITY = 9
+PRIORITIES = LOWEST_PRIORITY + 1
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 LONGEST_TIMEOUT = timedelta(days=30)
 MOST_PAYLOAD_BYTES = 256 * 1024

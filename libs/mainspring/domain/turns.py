@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mainspring.domain.job import PRIORITIES
 from mainspring.domain.limits import Line, Rooms
 
-PRIORITIES = 10
 _END = "\U0010ffff"
 
 

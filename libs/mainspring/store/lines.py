@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from mainspring.domain.job import MOST_REFS, JobRef
+from mainspring.domain.job import MOST_REFS, PRIORITIES, JobRef
 from mainspring.domain.limits import Line, Rooms
 from mainspring.domain.turns import Turns, WaitingLine, share_out
 from mainspring.store import limits
 from mainspring.store.pool import Conn
-from mainspring.store.release import PRIORITIES, Bounds, OutboxBatch, Released, delete_outbox
+from mainspring.store.release import Bounds, OutboxBatch, Released, delete_outbox
 from mainspring.store.sql import columns, load
 
 _SQL = load("lines")
@@ -69,10 +69,11 @@ async def serve(
     credit = min(locked["credit"], most)
     # Where keys take turns all that is due has to be known; elsewhere what could go, and a little more that can't.
     look = most if locked["is_fair"] else max(credit, LEAST_LOOK) if credit else 0
-    due = await connection.fetch(_SQL["due"], queue, look, bounds.of(queue), False) if look else []
+    aging = _Aging(locked["locked_at"], locked["aging"])
+    due = await connection.fetch(_SQL["due"], queue, look, bounds.of(queue), False, aging.per_level) if look else []
     newest = await _newest(connection, queue, bounds, due) if locked["is_fair"] and len(due) == look else []
     heads = await connection.fetch(_SQL["heads"], queue, turns.after, MOST_LINES) if locked["has_waiting"] else []
-    served = _lines(queue, turns, heads, [*due, *newest], _Aging(locked["locked_at"], locked["aging"]))
+    served = _lines(queue, turns, heads, [*due, *newest], aging)
     rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), [one.line for one in served])
     if heads:
         await _count_waiting(connection, queue, served, rooms, credit)
@@ -102,7 +103,7 @@ async def serve(
 async def _newest(connection: Conn, queue: str, bounds: Bounds, due: Sequence[Any]) -> list[Any]:
     """The last that have become due: a key that comes while another's backlog is being sorted has its turn at once."""
     known = {row["id"] for row in due}
-    rows = await connection.fetch(_SQL["due"], queue, LEAST_LOOK, bounds.of(queue), True)
+    rows = await connection.fetch(_SQL["due"], queue, LEAST_LOOK, bounds.of(queue), True, None)
     return [row for row in rows if row["id"] not in known]
 
 
@@ -149,9 +150,9 @@ async def _release(
         for place, one in going
         for number, job in enumerate(one.due[: one.share_of_due], 1)
     ]
-    rows = await connection.fetch(
-        _SQL["release"], queue, *columns(shares), refs_in_batch, *(columns(fresh) or [()] * 4)
-    )
+    due = columns(fresh) or [()] * 4
+    ranks = [one.line.rank for one in served]
+    rows = await connection.fetch(_SQL["release"], queue, *columns(shares), refs_in_batch, *due, ranks)
     return tuple(OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows)
 
 

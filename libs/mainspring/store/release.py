@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from mainspring.domain.job import MOST_REFS, JobRef
+from mainspring.domain.job import MOST_REFS, PRIORITIES, JobRef
 from mainspring.store import queues
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
 _SQL = load("release")
-PRIORITIES = 10
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 
 

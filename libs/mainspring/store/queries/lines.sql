@@ -3,10 +3,10 @@ SELECT *, clock_timestamp() AS locked_at FROM mainspring.lock_queue($1, $2)
 
 -- name: due
 -- Jobs that have become due and wait in no line yet, with the line that each belongs to. The scan begins where an earlier
--- one ended: what waits in a line is behind. The first of them, or with $4 the last.
+-- one ended: what waits in a line is behind. The first of them in the order of the release, or with $4 the last.
 WITH due AS MATERIALIZED (
     SELECT picked.*
-    FROM generate_series(0, 9) AS level (priority)
+    FROM mainspring.release_order($5::interval, (SELECT clock_timestamp())) AS level
     CROSS JOIN LATERAL (
         SELECT live_jobs.id, live_jobs.task, live_jobs.priority, live_jobs.due_at
         FROM mainspring.live_jobs
@@ -14,7 +14,7 @@ WITH due AS MATERIALIZED (
             AND (live_jobs.state = 'scheduled' OR live_jobs.line IS NULL)
             AND live_jobs.priority = level.priority
             AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
-            AND live_jobs.due_at <= (SELECT clock_timestamp())
+            AND live_jobs.due_at > level.due_after AND live_jobs.due_at <= level.due_until
         ORDER BY live_jobs.due_at, live_jobs.id
         LIMIT CASE WHEN $4 THEN 0 ELSE $2 END
         FOR UPDATE SKIP LOCKED
@@ -72,9 +72,15 @@ ORDER BY asked.place
 
 -- name: release
 -- So many jobs of each line, in the order of due time: those that wait in it, then others that have just become due.
-WITH picked AS MATERIALIZED (
-    SELECT job.id, share.place, row_number() OVER (PARTITION BY share.place ORDER BY job.due_at, job.id) AS round
-    FROM unnest($2::text[], $3::smallint[], $4::integer[]) WITH ORDINALITY AS share (line, priority, jobs, place)
+WITH shares AS MATERIALIZED (
+    SELECT * FROM unnest($2::text[], $3::smallint[], $4::integer[], $10::integer[])
+        WITH ORDINALITY AS share (line, priority, jobs, rank, place)
+),
+picked AS MATERIALIZED (
+    SELECT
+        job.id, share.rank, share.place,
+        row_number() OVER (PARTITION BY share.place ORDER BY job.due_at, job.id) AS round
+    FROM shares AS share
     CROSS JOIN LATERAL (
         SELECT live_jobs.id, live_jobs.due_at FROM mainspring.live_jobs
         WHERE live_jobs.queue = $1 AND live_jobs.state = 'blocked' AND live_jobs.priority = share.priority
@@ -84,19 +90,20 @@ WITH picked AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS job
     UNION ALL
-    SELECT fresh.id, fresh.place, fresh.round
+    SELECT fresh.id, share.rank, fresh.place, fresh.round
     FROM unnest($6::uuid[], $8::bigint[], $9::bigint[]) AS fresh (id, place, round)
+    JOIN shares AS share ON share.place = fresh.place
 ),
 released AS (
     UPDATE mainspring.live_jobs
     SET state = 'enqueued', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, reason = NULL,
         line = coalesce(($7::text[])[array_position($6::uuid[], id)], line)
     WHERE id = ANY (ARRAY(SELECT picked.id FROM picked))
-    RETURNING id, fence, priority
+    RETURNING id, fence
 ),
 placed AS MATERIALIZED (
-    -- The first of each line, then the second of each: the workers take them in turns too.
-    SELECT released.id, released.fence, row_number() OVER (ORDER BY released.priority, picked.round, picked.place) AS place
+    -- By rank the first of each line, then the second of each: the workers take them in turns too.
+    SELECT released.id, released.fence, row_number() OVER (ORDER BY picked.rank, picked.round, picked.place) AS place
     FROM released JOIN picked ON picked.id = released.id
 )
 INSERT INTO mainspring.outbox (queue, ids, tickets)

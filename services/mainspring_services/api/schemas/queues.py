@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.limits import check_path
+from mainspring.runtime.queue_apply import DEFAULTS
 from mainspring_services.api.schemas.common import NameText
 from mainspring_services.api.schemas.jobs import RetryIn
 from mainspring_services.api.schemas.limits import LimitIn
@@ -16,7 +17,7 @@ from mainspring_services.api.schemas.limits import LimitIn
 MOST_WEIGHT = 1000
 MOST_WEIGHTS = 1000
 #: What null means for these is the default, which the row always has.
-_NEVER_NULL = {"release_window": 2000, "fair_weights": {}}
+_NEVER_NULL = {name: DEFAULTS[name] for name in ("release_window", "fair_weights")}
 
 
 class QueueIn(BaseModel):
