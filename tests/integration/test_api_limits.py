@@ -57,6 +57,17 @@ def test_a_limit_is_made_shown_changed_and_lifted(api: Api) -> None:
     assert api.http.get("/v1/limits/made").status_code == 404
 
 
+def test_a_limit_has_a_strategy_and_can_keep_order(api: Api) -> None:
+    one = {"kind": "concurrency", "most": 1, "queues": ["q"], "per": "who"}
+    made = api.http.put("/v1/limits/newest", json=one | {"strategy": "cancel_running"}).json()
+    assert (made["strategy"], made["ordered"]) == ("cancel_running", False)
+    changed = api.http.put("/v1/limits/newest", json=one | {"ordered": True}).json()
+    assert (changed["strategy"], changed["ordered"]) == ("wait", True)
+    refused = api.http.put("/v1/limits/newest", json=one | {"ordered": True, "most": 2})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "ordered")
+    assert api.http.put("/v1/limits/newest", json=one | {"strategy": "cancel"}).status_code == 422
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -9,6 +9,7 @@ import typer
 from mainspring.cli.api_client import call
 from mainspring.cli.output import Json, say, show, show_list
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.limits import Strategy
 
 app = typer.Typer(no_args_is_help=True, help="Limit how many jobs start, in a span of time or at once.")
 
@@ -19,7 +20,7 @@ def list_all(as_json: Json = False) -> None:
 
     Example: mainspring limits list
     """
-    columns = ("name", "kind", "most", "period_seconds", "burst", "per", "queues", "tasks", "note")
+    columns = ("name", "kind", "most", "period_seconds", "burst", "per", "strategy", "queues", "tasks", "note")
     show_list(call("GET", "/v1/limits"), columns, as_json)
 
 
@@ -43,6 +44,12 @@ def save(
     task: Annotated[list[str] | None, typer.Option(help="On the jobs of a task; may be given again.")] = None,
     per: Annotated[str | None, typer.Option(help="For each value at this place in the payload: customer.id")] = None,
     cost: Annotated[str | None, typer.Option(help="Where the payload says how much of a rate a job takes.")] = None,
+    strategy: Annotated[
+        Strategy, typer.Option(help="Of a concurrency: what a due job does that finds it full.")
+    ] = Strategy.WAIT,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="With --concurrency 1: keep the order of each key.")
+    ] = False,
     note: Annotated[str | None, typer.Option(help="For those who look later.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -53,6 +60,7 @@ def save(
     if (concurrency is None) == (rate is None):
         raise InvalidInput("rate", "give either --concurrency or --rate")
     body: dict[str, Any] = {"queues": queue or [], "tasks": task or [], "per": per, "cost": cost, "note": note}
+    body |= {"strategy": strategy.value, "ordered": ordered}
     if rate is None:
         body |= {"kind": "concurrency", "most": concurrency, "burst": burst}
     else:

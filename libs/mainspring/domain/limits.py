@@ -33,6 +33,17 @@ class Kind(StrEnum):
     RATE = "rate"
 
 
+class Strategy(StrEnum):
+    """What a concurrency limit does when a due job finds no slot."""
+
+    #: The job waits.
+    WAIT = "wait"
+    #: Of the due jobs of a key the newest stay, as many as have slots: older ones are cancelled, also while they run.
+    CANCEL_RUNNING = "cancel_running"
+    #: The job is cancelled, unless it has begun before.
+    CANCEL_NEW = "cancel_new"
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """A limit on the jobs of its queues and of its tasks; with ``per``, on those of each key apart.
@@ -40,6 +51,9 @@ class Limit:
     ``most`` jobs that hold a slot at once, or ``most`` tokens in any span of ``period_seconds``. A rate gives out
     ``burst`` of them at once; a burst above ``most`` is a bucket of tokens, which is filled by the rate. A job takes
     the tokens that its payload has at ``cost``, one without that.
+
+    ``ordered``: of the jobs of a key only one is between its first start and its end, so that they run in the order in
+    which they became due, retries included.
     """
 
     name: str
@@ -52,6 +66,8 @@ class Limit:
     burst: int | None = None
     cost: str | None = None
     note: str | None = None
+    strategy: Strategy = Strategy.WAIT
+    ordered: bool = False
     id: int = 0
 
     def __post_init__(self) -> None:
@@ -64,8 +80,12 @@ class Limit:
             raise InvalidInput("most", f"must be from 1 to {MOST}")
         check_path("per", self.per)
         check_path("cost", self.cost)
+        if self.ordered and (self.kind, self.most, self.strategy) != (Kind.CONCURRENCY, 1, Strategy.WAIT):
+            raise InvalidInput("ordered", "needs a concurrency of 1, and the strategy wait")
         if self.kind is Kind.RATE:
             self._check_rate()
+            if self.strategy is not Strategy.WAIT:
+                raise InvalidInput("strategy", "belongs to a concurrency")
         elif (self.period_seconds, self.burst, self.cost) != (None, None, None):
             raise InvalidInput("kind", "period_seconds, burst and cost belong to a rate")
 
@@ -110,6 +130,11 @@ class Line(NamedTuple):
         keys: dict[str, str] = json.loads(self.text)[2]
         return keys
 
+    @property
+    def keeps_slot(self) -> bool:
+        """True for jobs that have begun: where a limit keeps jobs in order they have their slot already."""
+        return self.text.endswith('"begun"]')
+
     def turn(self) -> str:
         """The beginning of the text that all lines have that take one turn together; the whole, if it takes its own."""
         if self.text.startswith('[""'):
@@ -152,17 +177,20 @@ class Rooms:
     limits: tuple[Limit, ...]
     rates: Mapping[Bucket, RateRoom] = field(default_factory=dict)
     _taken: dict[Bucket, int] = field(default_factory=dict)
+    _kept: dict[Bucket, int] = field(default_factory=dict)
     _needs: dict[tuple[str, str, str], tuple[tuple[Limit, str, int], ...]] = field(default_factory=dict)
 
     def count(self, in_hand: Iterable[InHand], *, released_too: bool) -> None:
         """Take away what is in hand: slots that are held, and with ``released_too`` what will want one soon."""
         for one in in_hand:
             for limit, key, cost in self.needs(Line(one.line, one.queue, one.task)):
-                if limit.kind is Kind.RATE:
-                    amount = 0 if one.state == "running" else one.jobs * cost
-                else:
-                    amount = one.jobs if released_too or one.state != "enqueued" else 0
-                self._take((limit.id, key), amount)
+                bucket = limit.id, key
+                if one.state == "begun":
+                    self._kept[bucket] = self._kept.get(bucket, 0) + (one.jobs if limit.ordered else 0)
+                elif limit.kind is Kind.RATE:
+                    self._take(bucket, 0 if one.state == "running" else one.jobs * cost)
+                elif released_too or one.state != "enqueued":
+                    self._take(bucket, one.jobs)
 
     def needs(self, line: Line) -> tuple[tuple[Limit, str, int], ...]:
         """The limits that the line's jobs are under, each with its key and what a job takes of it."""
@@ -179,7 +207,7 @@ class Rooms:
 
     def room(self, line: Line) -> int:
         """How many jobs of the line may go now. Without a limit, as many as there are."""
-        return min((self._left(limit, key) // cost for limit, key, cost in self.needs(line)), default=MOST)
+        return min((self.left(limit, key, line) // cost for limit, key, cost in self.needs(line)), default=MOST)
 
     def take(self, line: Line, jobs: int) -> None:
         """So many jobs of the line go."""
@@ -188,7 +216,7 @@ class Rooms:
 
     def blockers(self, line: Line) -> list[Blocker]:
         """The limits that leave no room for a job of the line."""
-        lefts = ((limit, key, cost, self._left(limit, key)) for limit, key, cost in self.needs(line))
+        lefts = ((limit, key, cost, self.left(limit, key, line)) for limit, key, cost in self.needs(line))
         return [Blocker(limit, key, left) for limit, key, cost, left in lefts if left < cost]
 
     def free_in(self, line: Line) -> float | None:
@@ -203,11 +231,14 @@ class Rooms:
         rate = self.rates.get((blocker.limit.id, blocker.key))
         return rate.free_in if rate else 0.0
 
-    def _left(self, limit: Limit, key: str) -> int:
+    def left(self, limit: Limit, key: str, line: Line) -> int:
+        """What one of the line's limits has left for its jobs: slots, or tokens."""
         bucket = limit.id, key
         has = limit.most
         if limit.kind is Kind.RATE:
             has = self.rates[bucket].room if bucket in self.rates else limit.burst or 1
+        elif not line.keeps_slot:
+            has -= self._kept.get(bucket, 0)
         return max(has - self._taken.get(bucket, 0), 0)
 
     def _take(self, bucket: Bucket, amount: int) -> None:

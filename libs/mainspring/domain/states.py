@@ -126,7 +126,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     _row(Event.RESCHEDULE, State.RETRYING, State.SCHEDULED, "its ladder message is missing at due_at + 5 s"),
     _row(Event.RECONCILE, IN_BROKER, State.SCHEDULED, "the broker lost its messages"),
     _row(Event.EDIT, WAITING, State.SCHEDULED, "a person changed its priority, time or payload"),
-    _row(Event.CANCEL, WAITING, State.CANCELLED, "a person asked"),
+    _row(Event.CANCEL, WAITING, State.CANCELLED, "a person asked, or the strategy of a full limit"),
     _row(Event.STOP, State.RUNNING, State.CANCELLED, "a cancel was requested, and the handler stopped"),
     _row(Event.REDRIVE, REDRIVABLE, State.SCHEDULED, "a person asked"),
     _row(Event.DISCARD, State.DEAD, State.DEAD, "a person asked; it is no dead letter any more"),

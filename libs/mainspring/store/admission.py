@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from mainspring.domain.job import JobRef
 from mainspring.domain.limits import NO_LINE, Line, Rooms
 from mainspring.store import limits
 from mainspring.store.pool import Conn
-from mainspring.store.sql import load
+from mainspring.store.sql import columns, load
 
 _SQL = load("admission")
 
@@ -39,11 +39,14 @@ async def admit(connection: Conn, queue: str, refs: Sequence[JobRef]) -> Admissi
     rooms = Rooms(tuple(locked))
     rooms.count(await limits.in_hand(connection, locked, released_too=False), released_too=False)
     lines = {ref.id: Line(row["line"] or NO_LINE, queue, row["task"]) for ref, row in found.items()}
-    lines |= await _draw(connection, [(id_, line) for id_, line in lines.items() if not rooms.are_told_by(line)])
+    begun = {ref.id for ref, row in found.items() if row["has_begun"]}
+    lines |= await _draw(
+        connection, [(id_, line) for id_, line in lines.items() if not _tells(rooms, id_, line, begun)], begun
+    )
     # In the order of the message, which is that of priority.
     going, admitted, blocked = _judge([ref for ref in refs if ref in found], lines, rooms)
     if blocked:
-        await _draw(connection, [(id_, lines[id_]) for id_ in blocked if lines[id_].text == NO_LINE])
+        await _draw(connection, [(id_, lines[id_]) for id_ in blocked if lines[id_].text == NO_LINE], begun)
         await connection.execute(_SQL["block"], blocked)
     rows = await connection.fetch(_SQL["admit"], admitted) if admitted else []
     fences = {row["id"]: row["fence"] for row in rows}
@@ -77,14 +80,19 @@ async def _current(connection: Conn, refs: Sequence[JobRef]) -> dict[JobRef, Any
     return {JobRef(row["id"], row["fence"]): row for row in rows}
 
 
-async def _draw(connection: Conn, asked: Sequence[tuple[UUID, Line]]) -> dict[UUID, Line]:
+def _tells(rooms: Rooms, job_id: UUID, line: Line, begun: Collection[UUID]) -> bool:
+    """Whether a line says all that the limits ask now."""
+    keeps_slot = job_id in begun and any(limit.ordered for limit, _, _ in rooms.needs(line))
+    return rooms.are_told_by(line) and (line.keeps_slot or not keeps_slot)
+
+
+async def _draw(connection: Conn, asked: Sequence[tuple[UUID, Line]], begun: Collection[UUID]) -> dict[UUID, Line]:
     """Draw the lines of jobs of one queue by the limits that are there now, and keep them."""
     if not asked:
         return {}
     queue = asked[0][1].queue
-    rows = await connection.fetch(
-        _SQL["draw_lines"], queue, [id_ for id_, _ in asked], [line.task for _, line in asked]
-    )
+    jobs = [(id_, line.task, id_ in begun) for id_, line in asked]
+    rows = await connection.fetch(_SQL["draw_lines"], queue, *columns(jobs))
     await connection.execute(_SQL["keep_lines"], [row["id"] for row in rows], [row["line"] for row in rows])
     return {row["id"]: Line(row["line"], queue, row["task"]) for row in rows}
 

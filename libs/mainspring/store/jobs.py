@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 
 from mainspring.domain.errors import Conflict, InvalidInput, QueueFull
-from mainspring.domain.ids import uuid7
+from mainspring.domain.ids import RisingIds
 from mainspring.domain.job import JobRequest
 from mainspring.domain.retry import DEFAULT
 from mainspring.domain.states import WAITING, State
@@ -28,6 +28,7 @@ _SQL = load("jobs")
 TAG_SEPARATOR = "\x1f"
 #: Raised by ``mainspring.refuse_full_queue``.
 _QUEUE_FULL = "MS429"
+_ids = RisingIds()
 _DEFAULT_RETRY = json.dumps(DEFAULT.as_json())
 
 
@@ -84,8 +85,8 @@ class ReservedKey(NamedTuple):
 
 
 def new_id() -> UUID:
-    """An id for a new job. The clock in it orders storage and decides nothing."""
-    return uuid7(time.time_ns() // 1_000_000, secrets.randbits(74))
+    """An id for a new job, above those that this process made before. The clock in it orders storage alone."""
+    return _ids.make(time.time_ns() // 1_000_000, secrets.randbits(74))
 
 
 async def insert(
@@ -195,13 +196,26 @@ async def cancel(connection: Conn, job_id: UUID, author: str) -> State | None:
     A job that runs stays ``running`` until its worker has stopped it.
     """
     while True:
-        if await connection.fetchrow(_SQL["cancel_waiting"], job_id, author):
-            return State.CANCELLED
-        await connection.fetchrow(_SQL["request_cancel"], job_id, author, CANCEL_CHANNEL)
+        await _cancel(connection, [job_id], author, {})
         state = await state_of(connection, job_id)
         if state not in WAITING:
             return state
         # It was running when it was looked at as a waiting job, and waits now: an attempt ended in between.
+
+
+async def cancel_free(
+    connection: Conn, job_ids: Sequence[UUID], author: str | None, details: dict[str, Any]
+) -> list[UUID]:
+    """``cancel`` those of the jobs that nobody else works on now; returns those that are cancelled or will stop."""
+    free = [row["id"] for row in await connection.fetch(_SQL["lock_free"], job_ids)]
+    return await _cancel(connection, free, author, details)
+
+
+async def _cancel(connection: Conn, job_ids: Sequence[UUID], author: str | None, details: dict[str, Any]) -> list[UUID]:
+    said = json.dumps(details)
+    ended = await connection.fetch(_SQL["cancel_waiting"], job_ids, author, said)
+    asked = await connection.fetch(_SQL["request_cancel"], job_ids, author, said, CANCEL_CHANNEL)
+    return [row["id"] for row in (*ended, *asked)]
 
 
 async def redrive(connection: Conn, job_id: UUID, author: str) -> bool:

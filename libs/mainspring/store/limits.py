@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mainspring.domain.limits import InHand, Kind, Limit, Line, RateRoom, Rooms
+from mainspring.domain.limits import InHand, Kind, Limit, Line, RateRoom, Rooms, Strategy
 from mainspring.store import queues
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
@@ -41,7 +41,7 @@ async def save(connection: Conn, limit: Limit) -> None:
     await connection.execute(
         _SQL["save"],
         *(limit.name, limit.kind, limit.most, limit.queues, limit.tasks),
-        *(limit.per, limit.period_seconds, limit.burst, limit.cost, limit.note),
+        *(limit.per, limit.period_seconds, limit.burst, limit.cost, limit.note, limit.strategy, limit.ordered),
     )
 
 
@@ -102,5 +102,5 @@ async def forget_rates(connection: Conn) -> None:
 
 
 def _limit(row: Any) -> Limit:
-    fields = dict(row) | {"kind": Kind(row["kind"]), "queues": tuple(row["queues"]), "tasks": tuple(row["tasks"])}
-    return Limit(**fields)
+    kinds = {"kind": Kind(row["kind"]), "strategy": Strategy(row["strategy"])}
+    return Limit(**dict(row) | kinds | {"queues": tuple(row["queues"]), "tasks": tuple(row["tasks"])})

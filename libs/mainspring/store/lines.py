@@ -17,7 +17,7 @@ from uuid import UUID
 from mainspring.domain.job import MOST_REFS, PRIORITIES, JobRef
 from mainspring.domain.limits import Line, Rooms
 from mainspring.domain.turns import Turns, WaitingLine, share_out
-from mainspring.store import limits
+from mainspring.store import limits, strategies
 from mainspring.store.pool import Conn
 from mainspring.store.release import Bounds, OutboxBatch, Released, delete_outbox
 from mainspring.store.sql import columns, load
@@ -32,6 +32,7 @@ LEAST_LOOK = 200
 class _DueJob(NamedTuple):
     id: UUID
     due_at: datetime
+    has_begun: bool
 
 
 @dataclass(slots=True)
@@ -47,6 +48,10 @@ class _Served:
     def share_of_due(self) -> int:
         """Those that wait in it have come before."""
         return max(self.share - self.waiting, 0)
+
+    def as_due(self) -> strategies.DueLine:
+        """For the strategies of limits, before it is served."""
+        return strategies.DueLine(self.line, self.waiting, tuple(job.id for job in self.due))
 
 
 async def serve(
@@ -77,12 +82,16 @@ async def serve(
     rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), [one.line for one in served])
     if heads:
         await _count_waiting(connection, queue, served, rooms, credit)
+    if await strategies.cancel_older(connection, queue, [one.as_due() for one in served], rooms):
+        # Committed at once, and looked at anew.
+        return Released(credit=credit, has_lines=True, has_waiting=True, has_more=True)
     waiting = [WaitingLine(one.line, one.waiting + len(one.due)) for one in served]
     weights = json.loads(locked["fair_weights"])
     shares = share_out(waiting, rooms, credit, turns, weights, most_lines=MOST_LINES)
     for one, share in zip(served, shares, strict=True):
         one.share = share
     batches = await _release(connection, queue, served, refs_in_batch)
+    await _cancel_new(connection, queue, served, rooms)
     joined, stays = await _join(connection, served, rooms, is_fair=locked["is_fair"])
     _move_on(queue, bounds, due, stays, locked["locked_at"] if len(due) < look else None)
     left = [one.line for one in served if one.share < one.waiting + len(one.due)]
@@ -126,7 +135,7 @@ def _lines(queue: str, turns: Turns, heads: Sequence[Any], due: Sequence[Any], a
             rank = aging.rank(row["priority"], row["due_at"])
             found[mark] = _Served(Line(row["line"], queue, row["task"], row["priority"], rank))
     for row in due:
-        found[row["priority"], row["line"]].due.append(_DueJob(row["id"], row["due_at"]))
+        found[row["priority"], row["line"]].due.append(_DueJob(row["id"], row["due_at"], row["has_begun"]))
     return sorted(found.values(), key=lambda one: turns.place_of(one.line))
 
 
@@ -154,6 +163,18 @@ async def _release(
     ranks = [one.line.rank for one in served]
     rows = await connection.fetch(_SQL["release"], queue, *columns(shares), refs_in_batch, *due, ranks)
     return tuple(OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows)
+
+
+async def _cancel_new(connection: Conn, queue: str, served: Sequence[_Served], rooms: Rooms) -> None:
+    """Those that their limits cancel don't join a line."""
+    left = []
+    for one in served:
+        new = tuple(job.id for job in one.due[one.share_of_due :] if not job.has_begun)
+        if new or one.waiting > one.share:
+            left.append((strategies.DueLine(one.line, one.waiting, new), one.waiting > one.share))
+    gone = await strategies.cancel_new(connection, queue, left, rooms)
+    for one in served:
+        one.due = [job for job in one.due if job.id not in gone]
 
 
 async def _join(

@@ -6,7 +6,7 @@ from uuid import RFC_4122
 
 import pytest
 
-from mainspring.domain.ids import first_id_at, uuid7
+from mainspring.domain.ids import RisingIds, first_id_at, uuid7
 
 NOW = 1_767_225_600_000
 ALL_BITS = (1 << 200) - 1
@@ -39,3 +39,11 @@ def test_every_random_bit_tells_ids_apart():
 
 def test_a_boundary_lies_between_two_milliseconds():
     assert uuid7(NOW - 1, ALL_BITS) < first_id_at(NOW) < uuid7(NOW, 0)
+
+
+def test_ids_of_a_process_rise_whatever_its_clock_does():
+    ids = RisingIds()
+    clock = [0, 0, 0, 5, 3, -1000, 5, 6, 6]
+    made = [ids.make(NOW + at, randomness) for at in clock for randomness in (ALL_BITS, 0, 1 << 73, 1)]
+    assert made == sorted(set(made))
+    assert [made[0].int >> 80, made[-1].int >> 80] == [NOW, NOW + 6]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.limits import InHand, Kind, Limit, Line, RateRoom, Rooms
+from mainspring.domain.limits import InHand, Kind, Limit, Line, RateRoom, Rooms, Strategy
 
 
 def line(queue: str = "q", task: str = "t", **keys: str) -> Line:
@@ -47,6 +47,10 @@ def rate(most: int, **fields: Any) -> Limit:
         ("period_seconds", {"kind": Kind.RATE, "burst": 1, "period_seconds": 1e9}),
         ("burst", {"kind": Kind.RATE, "period_seconds": 1.0}),
         ("burst", {"kind": Kind.RATE, "period_seconds": 1.0, "burst": 0}),
+        ("ordered", {"ordered": True, "most": 2}),
+        ("ordered", {"ordered": True, "strategy": Strategy.CANCEL_NEW}),
+        ("ordered", {"kind": Kind.RATE, "period_seconds": 1.0, "burst": 1, "ordered": True}),
+        ("strategy", {"kind": Kind.RATE, "period_seconds": 1.0, "burst": 1, "strategy": Strategy.CANCEL_NEW}),
         ("cost", {"kind": Kind.RATE, "period_seconds": 1.0, "burst": 1, "cost": " "}),
     ],
 )
@@ -104,3 +108,15 @@ def test_only_a_line_that_waits_for_rates_alone_knows_when_it_may_go():
     assert rooms.free_in(line("elsewhere")) is None
     rooms.take(line("both"), 1)
     assert rooms.free_in(line("both")) is None
+
+
+def test_where_jobs_keep_their_order_one_that_has_begun_leaves_room_for_itself_alone():
+    rooms = Rooms((concurrency(1, per="k", ordered=True),))
+    begun = Line('["", "", {"k": "a"}, "begun"]', "q", "t")
+    rooms.count([InHand("q", "t", "begun", begun.text, 1)], released_too=True)
+    assert [rooms.room(one) for one in (line(k="a"), begun, line(k="b"))] == [0, 1, 1]
+    rooms.take(begun, 1)
+    assert rooms.room(begun) == 0
+    waits = Rooms((concurrency(1, per="k"),))
+    waits.count([InHand("q", "t", "begun", begun.text, 1)], released_too=True)
+    assert waits.room(line(k="a")) == 1

@@ -1,9 +1,9 @@
 -- name: lock_candidates
 -- The references whose ticket is current, in the order of the message's ids; the others are stale.
-SELECT job.id, job.fence, job.task, job.line
+SELECT job.id, job.fence, job.task, job.line, job.attempts_used > 0 OR job.hand_backs > 0 AS has_begun
 FROM (SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
 CROSS JOIN LATERAL (
-    SELECT id, fence, task, line FROM mainspring.live_jobs
+    SELECT id, fence, task, line, attempts_used, hand_backs FROM mainspring.live_jobs
     WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket AND live_jobs.state IN ('enqueued', 'retrying')
     FOR UPDATE
 ) AS job
@@ -12,8 +12,11 @@ CROSS JOIN LATERAL (
 -- From the payloads as they are, by the limits that are there now.
 SELECT
     details.id, asked.task,
-    mainspring.draw_line(asked.task, details.payload, marked.fair_by, marked.is_task_limited, marked.paths) AS line
-FROM unnest($2::uuid[], $3::text[]) AS asked (id, task)
+    mainspring.draw_line(
+        asked.task, details.payload, marked.fair_by, marked.is_task_limited, marked.paths,
+        marked.is_ordered AND asked.has_begun
+    ) AS line
+FROM unnest($2::uuid[], $3::text[], $4::boolean[]) AS asked (id, task, has_begun)
 JOIN (
     SELECT kind.task, marks.*
     FROM (SELECT DISTINCT task FROM unnest($3::text[]) AS one (task)) AS kind

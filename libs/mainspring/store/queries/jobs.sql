@@ -84,15 +84,25 @@ UNION ALL
 SELECT state, fence FROM mainspring.finished_jobs WHERE id = $1
 LIMIT 1
 
+-- name: lock_free
+-- Those of the jobs that nobody else works on now.
+SELECT id FROM mainspring.live_jobs WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED
+
 -- name: cancel_waiting
 WITH locked AS MATERIALIZED (
-    SELECT * FROM mainspring.live_jobs
-    WHERE id = $1 AND state IN ('scheduled', 'blocked', 'enqueued', 'admitted', 'retrying') FOR UPDATE
+    SELECT job.*
+    FROM (SELECT a.id FROM unnest($1::uuid[]) AS a (id) ORDER BY a.id) AS asked
+    CROSS JOIN LATERAL (
+        SELECT * FROM mainspring.live_jobs
+        WHERE live_jobs.id = asked.id
+            AND live_jobs.state IN ('scheduled', 'blocked', 'enqueued', 'admitted', 'retrying')
+        FOR UPDATE
+    ) AS job
 ),
 gone AS (DELETE FROM mainspring.live_jobs WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))),
 noted AS (
-    INSERT INTO mainspring.events (job_id, event, fence, author)
-    SELECT locked.id, 'cancel', locked.fence + 1, $2 FROM locked
+    INSERT INTO mainspring.events (job_id, event, fence, author, details)
+    SELECT locked.id, 'cancel', locked.fence + 1, $2, $3::jsonb FROM locked
 )
 INSERT INTO mainspring.finished_jobs (
     id, queue, task, state, priority, due_at, expires_at, fence, attempt, attempts_used, max_attempts,
@@ -106,15 +116,29 @@ RETURNING id
 
 -- name: request_cancel
 -- The slot stays held; the worker hears of it with its next beat, which the notification has it begin now.
-WITH asked AS (
+WITH locked AS MATERIALIZED (
+    SELECT job.id
+    FROM (SELECT a.id FROM unnest($1::uuid[]) AS a (id) ORDER BY a.id) AS asked
+    CROSS JOIN LATERAL (
+        SELECT id FROM mainspring.live_jobs
+        WHERE live_jobs.id = asked.id AND live_jobs.state = 'running' AND NOT live_jobs.cancel_requested
+        FOR UPDATE
+    ) AS job
+),
+asked AS (
     UPDATE mainspring.live_jobs SET cancel_requested = true
-    WHERE id = $1 AND state = 'running' AND NOT cancel_requested
+    WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
     RETURNING id, fence, worker
 ),
 noted AS (
-    INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'cancel', fence, $2 FROM asked
+    INSERT INTO mainspring.events (job_id, event, fence, author, details)
+    SELECT id, 'cancel', fence, $2, $3::jsonb FROM asked
 )
-SELECT id, pg_notify($3::text, worker::text) FROM asked
+SELECT asked.id, woken.woken
+FROM asked LEFT JOIN (
+    SELECT one.worker, pg_notify($4::text, one.worker::text)::text AS woken
+    FROM (SELECT DISTINCT worker FROM asked) AS one
+) AS woken ON woken.worker = asked.worker
 
 -- name: redrive_dead
 WITH redriven AS (

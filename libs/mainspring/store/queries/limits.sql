@@ -1,18 +1,18 @@
 -- name: all
 SELECT
-    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note,
+    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note, strategy, ordered,
     CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
 FROM mainspring.limits
 ORDER BY coalesce(name, queue), id
 
 -- name: named
-SELECT id, name, kind, most, per, period_seconds, burst, cost, note, queues, tasks
+SELECT id, name, kind, most, per, period_seconds, burst, cost, note, strategy, ordered, queues, tasks
 FROM mainspring.limits WHERE name IS NOT NULL ORDER BY name
 
 -- name: of_queue
 -- Those that jobs of the queue can be under: whether a job is depends on its task.
 SELECT
-    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note,
+    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note, strategy, ordered,
     CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
 FROM mainspring.limits
 WHERE queue = $1 OR $1 = ANY (queues) OR tasks <> '{}'
@@ -21,7 +21,7 @@ ORDER BY id
 -- name: lock_concurrency
 -- In one order; whoever holds them counts and admits, and nobody else can in between.
 SELECT
-    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note,
+    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note, strategy, ordered,
     CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
 FROM mainspring.limits
 WHERE kind = 'concurrency' AND (queue = $1 OR $1 = ANY (queues) OR tasks && $2::text[])
@@ -32,6 +32,8 @@ FOR NO KEY UPDATE
 -- The jobs of these limits that are released or hold a slot, counted by what tells them apart. A slot is held from a job's
 -- admission until a transition ends it; an expired lease holds it until it is reclaimed. A job whose line doesn't tell all
 -- that is asked now (it was drawn before a limit was there, or never) has it drawn again.
+-- Where a limit keeps jobs in order one that has begun and waits for its next attempt is named `begun`. One that was in a
+-- line before the limit was there doesn't know of it, and waits as others do.
 WITH asked AS MATERIALIZED (SELECT * FROM mainspring.limits WHERE id = ANY ($1::integer[])),
 scope AS (
     SELECT queue AS name FROM asked WHERE queue IS NOT NULL
@@ -50,6 +52,12 @@ held AS MATERIALIZED (
         UNION ALL
         SELECT id, queue, task, state, line FROM mainspring.live_jobs
         WHERE live_jobs.queue = scope.name AND live_jobs.state = 'running'
+        UNION ALL
+        SELECT id, queue, task, 'begun', line FROM mainspring.live_jobs
+        WHERE live_jobs.queue = scope.name AND live_jobs.state IN ('scheduled', 'blocked', 'retrying')
+            AND (live_jobs.attempts_used > 0 OR live_jobs.hand_backs > 0)
+            AND (live_jobs.state <> 'blocked' OR live_jobs.line IS NULL OR live_jobs.line LIKE '%"begun"]')
+            AND (SELECT bool_or(asked.ordered) FROM asked)
     ) AS job
     WHERE EXISTS (
         SELECT FROM asked
@@ -95,11 +103,13 @@ ORDER BY found.room, rates.key
 LIMIT $2
 
 -- name: save
-INSERT INTO mainspring.limits (name, kind, most, queues, tasks, per, period_seconds, burst, cost, note)
-VALUES ($1, $2, $3, $4::text[], $5::text[], $6, $7, $8, $9, $10)
+INSERT INTO mainspring.limits (
+    name, kind, most, queues, tasks, per, period_seconds, burst, cost, note, strategy, ordered
+) VALUES ($1, $2, $3, $4::text[], $5::text[], $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (name) DO UPDATE SET
     kind = excluded.kind, most = excluded.most, queues = excluded.queues, tasks = excluded.tasks, per = excluded.per,
-    period_seconds = excluded.period_seconds, burst = excluded.burst, cost = excluded.cost, note = excluded.note
+    period_seconds = excluded.period_seconds, burst = excluded.burst, cost = excluded.cost, note = excluded.note,
+    strategy = excluded.strategy, ordered = excluded.ordered
 
 -- name: delete
 WITH gone AS (DELETE FROM mainspring.limits WHERE name = $1 RETURNING id),

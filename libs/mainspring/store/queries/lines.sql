@@ -8,7 +8,9 @@ WITH due AS MATERIALIZED (
     SELECT picked.*
     FROM mainspring.release_order($5::interval, (SELECT clock_timestamp())) AS level
     CROSS JOIN LATERAL (
-        SELECT live_jobs.id, live_jobs.task, live_jobs.priority, live_jobs.due_at
+        SELECT
+            live_jobs.id, live_jobs.task, live_jobs.priority, live_jobs.due_at,
+            live_jobs.attempts_used > 0 OR live_jobs.hand_backs > 0 AS has_begun
         FROM mainspring.live_jobs
         WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
             AND (live_jobs.state = 'scheduled' OR live_jobs.line IS NULL)
@@ -23,7 +25,9 @@ WITH due AS MATERIALIZED (
     SELECT newest.*
     FROM generate_series(0, 9) AS level (priority)
     CROSS JOIN LATERAL (
-        SELECT live_jobs.id, live_jobs.task, live_jobs.priority, live_jobs.due_at
+        SELECT
+            live_jobs.id, live_jobs.task, live_jobs.priority, live_jobs.due_at,
+            live_jobs.attempts_used > 0 OR live_jobs.hand_backs > 0 AS has_begun
         FROM mainspring.live_jobs
         WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
             AND (live_jobs.state = 'scheduled' OR live_jobs.line IS NULL)
@@ -42,7 +46,10 @@ marked AS MATERIALIZED (
 )
 SELECT
     due.*,
-    mainspring.draw_line(due.task, details.payload, marked.fair_by, marked.is_task_limited, marked.paths) AS line
+    mainspring.draw_line(
+        due.task, details.payload, marked.fair_by, marked.is_task_limited, marked.paths,
+        marked.is_ordered AND due.has_begun
+    ) AS line
 FROM due
 JOIN marked ON marked.task = due.task
 CROSS JOIN LATERAL (SELECT payload FROM mainspring.job_details WHERE job_details.id = due.id LIMIT 1) AS details

@@ -38,6 +38,12 @@ SELECT job.id
 FROM mainspring.limits
 JOIN mainspring.live_jobs AS job
     ON job.queue = limits.queue OR job.queue = ANY (limits.queues) OR job.task = ANY (limits.tasks)
-WHERE limits.id = $1 AND job.state IN ('admitted', 'running') AND mainspring.key_of(job.id, job.line, limits.per) = $2
+WHERE limits.id = $1
+    AND (
+        job.state IN ('admitted', 'running')
+        OR limits.ordered AND job.state IN ('scheduled', 'blocked', 'retrying')
+        AND (job.attempts_used > 0 OR job.hand_backs > 0)
+    )
+    AND mainspring.key_of(job.id, job.line, limits.per) = $2
 ORDER BY job.id
 LIMIT $3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mainspring.domain.limits import LONGEST_PERIOD, MOST, MOST_NAMES, SHORTEST_PERIOD, Kind, Limit
+from mainspring.domain.limits import LONGEST_PERIOD, MOST, MOST_NAMES, SHORTEST_PERIOD, Kind, Limit, Strategy
 from mainspring_services.api.schemas.common import Note
 
 _PLACE = "customer or customer.id"
@@ -37,6 +37,16 @@ class LimitIn(BaseModel):
         default=None,
         description="A place in the payload where the tokens are that a job takes, a whole number; else 1.",
     )
+    strategy: Strategy = Field(
+        default=Strategy.WAIT,
+        description="What happens when a due job finds no slot of a concurrency. `wait`: it waits. `cancel_running`: "
+        "older jobs of the key are cancelled, also while they run. `cancel_new`: it is cancelled itself.",
+    )
+    ordered: bool = Field(
+        default=False,
+        description="With a concurrency of 1: jobs of a key run one after another in the order in which they became "
+        "due; one that retries comes before those behind it.",
+    )
     note: Note | None = None
 
     def limit(self, name: str) -> Limit:
@@ -58,6 +68,8 @@ class LimitOut(BaseModel):
     period_seconds: float | None
     burst: int | None
     cost: str | None
+    strategy: Strategy
+    ordered: bool
     note: str | None
 
 
