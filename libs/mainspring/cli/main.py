@@ -10,6 +10,7 @@ import sys
 import typer
 
 from mainspring.cli import (
+    bulk,
     calendars,
     dead_letters,
     dev,
@@ -40,6 +41,7 @@ app.add_typer(calendars.app, name="calendars")
 app.add_typer(queues.app, name="queues")
 app.add_typer(limits.app, name="limits")
 app.add_typer(dead_letters.app, name="dlq")
+app.add_typer(bulk.app, name="bulk")
 app.add_typer(queues.workers_app, name="workers")
 app.add_typer(keys.app, name="keys")
 

@@ -105,7 +105,15 @@ async def exists(connection: Conn, letter_id: UUID) -> bool:
 
 async def discard(connection: Conn, letter_id: UUID, author: str, why: str | None) -> bool:
     """Decide that nothing is to be done about a dead letter; False when there is none of this id."""
-    return bool(await connection.fetchrow(_SQL["discard"], letter_id, author, why))
+    return bool(await discard_all(connection, [letter_id], author, why))
+
+
+async def discard_all(
+    connection: Conn, letter_ids: Sequence[UUID], author: str, why: str | None, details: dict[str, Any] | None = None
+) -> list[UUID]:
+    """``discard`` many; returns which were there."""
+    rows = await connection.fetch(_SQL["discard"], letter_ids, author, why, json.dumps(details or {}))
+    return [row["id"] for row in rows]
 
 
 def _letter(row: Any) -> DeadLetter:

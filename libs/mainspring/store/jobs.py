@@ -195,27 +195,29 @@ async def cancel(connection: Conn, job_id: UUID, author: str) -> State | None:
 
     A job that runs stays ``running`` until its worker has stopped it.
     """
-    while True:
-        await _cancel(connection, [job_id], author, {})
-        state = await state_of(connection, job_id)
-        if state not in WAITING:
-            return state
-        # It was running when it was looked at as a waiting job, and waits now: an attempt ended in between.
+    await cancel_all(connection, [job_id], author)
+    return await state_of(connection, job_id)
 
 
-async def cancel_free(
-    connection: Conn, job_ids: Sequence[UUID], author: str | None, details: dict[str, Any]
+async def cancel_all(
+    connection: Conn, job_ids: Sequence[UUID], author: str | None, details: dict[str, Any] | None = None
 ) -> list[UUID]:
-    """``cancel`` those of the jobs that nobody else works on now; returns those that are cancelled or will stop."""
-    free = [row["id"] for row in await connection.fetch(_SQL["lock_free"], job_ids)]
-    return await _cancel(connection, free, author, details)
+    """``cancel`` many; returns those that are cancelled, or were asked to stop, by this."""
+    done: list[UUID] = []
+    left: Sequence[UUID] = job_ids
+    while left:
+        said = json.dumps(details or {})
+        ended = await connection.fetch(_SQL["cancel_waiting"], left, author, said)
+        asked = await connection.fetch(_SQL["request_cancel"], left, author, said, CANCEL_CHANNEL)
+        done += [row["id"] for row in (*ended, *asked)]
+        # Running when looked at as a waiting job, and waiting now: an attempt ended in between.
+        left = [row["id"] for row in await connection.fetch(_SQL["waiting_among"], left)]
+    return done
 
 
-async def _cancel(connection: Conn, job_ids: Sequence[UUID], author: str | None, details: dict[str, Any]) -> list[UUID]:
-    said = json.dumps(details)
-    ended = await connection.fetch(_SQL["cancel_waiting"], job_ids, author, said)
-    asked = await connection.fetch(_SQL["request_cancel"], job_ids, author, said, CANCEL_CHANNEL)
-    return [row["id"] for row in (*ended, *asked)]
+async def lock_free(connection: Conn, job_ids: Sequence[UUID]) -> list[UUID]:
+    """Lock those of the jobs that nobody else works on now, until the transaction's end."""
+    return [row["id"] for row in await connection.fetch(_SQL["lock_free"], job_ids)]
 
 
 async def redrive(connection: Conn, job_id: UUID, author: str) -> bool:
@@ -225,32 +227,44 @@ async def redrive(connection: Conn, job_id: UUID, author: str) -> bool:
     return bool(await connection.fetchrow(_SQL["redrive_cancelled"], job_id, author))
 
 
-async def redrive_dead(connection: Conn, job_ids: Sequence[UUID], author: str) -> int:
-    """Put those of the jobs that are dead back to work with a fresh budget; returns how many were."""
-    return len(await connection.fetch(_SQL["redrive_dead"], list(job_ids), author))
+async def redrive_dead(
+    connection: Conn, job_ids: Sequence[UUID], author: str, details: dict[str, Any] | None = None
+) -> list[UUID]:
+    """Put those of the jobs that are dead back to work with a fresh budget; returns which were."""
+    rows = await connection.fetch(_SQL["redrive_dead"], job_ids, author, json.dumps(details or {}))
+    return [row["id"] for row in rows]
 
 
 async def edit(connection: Conn, job_id: UUID, change: JobEdit, author: str) -> bool:
     """Change a job that waits; False when none does, or when a new time is asked for one that is kept back."""
-    return await _edit(connection, job_id, change, WAITING, author)
+    return bool(await edit_all(connection, [job_id], change, WAITING, author))
 
 
 async def hasten_retry(connection: Conn, job_id: UUID, author: str) -> bool:
     """Make a retrying job due now; False when it isn't retrying."""
-    return await _edit(connection, job_id, JobEdit(run_at=await fleet.now(connection)), {State.RETRYING}, author)
+    now = JobEdit(run_at=await fleet.now(connection))
+    return bool(await edit_all(connection, [job_id], now, {State.RETRYING}, author))
 
 
-async def _edit(connection: Conn, job_id: UUID, change: JobEdit, of: Iterable[State], author: str) -> bool:
-    said = {"priority": change.priority, "run_at": change.run_at and change.run_at.isoformat()}
-    details = {name: value for name, value in said.items() if value is not None}
+async def edit_all(
+    connection: Conn,
+    job_ids: Sequence[UUID],
+    change: JobEdit,
+    of: Iterable[State],
+    author: str,
+    details: dict[str, Any] | None = None,
+) -> list[UUID]:
+    """``edit`` those of many that are in one of these states; returns which were changed."""
+    said = {"priority": change.priority, "run_at": change.run_at and change.run_at.isoformat()} | (details or {})
+    told = {name: value for name, value in said.items() if value is not None}
     if change.payload is not None:
         # Which one it was and is stays out of the history: payloads may hold what is to be forgotten one day.
-        details["payload"] = "changed"
-    row = await connection.fetchrow(
+        told["payload"] = "changed"
+    rows = await connection.fetch(
         _SQL["edit"],
-        *(job_id, change.priority, change.run_at, list(of), change.payload, author, json.dumps(details)),
+        *(job_ids, change.priority, change.run_at, list(of), change.payload, author, json.dumps(told)),
     )
-    return row is not None
+    return [row["id"] for row in rows]
 
 
 async def counts(connection: Conn) -> list[Any]:

@@ -55,7 +55,7 @@ async def _displace(connection: Conn, queue: str, limit: Limit, full: dict[str, 
     lines = columns([(one.line.text, one.line.priority) for one in members])
     due = columns([(id_, one.line.text) for one in members for id_ in one.due]) or [()] * 2
     rows = await connection.fetch(_SQL["displaced"], limit.id, list(full), queue, *lines, *due)
-    return len(await jobs.cancel_free(connection, [row["id"] for row in rows], None, {"limit": limit.name}))
+    return len(await _cancel(connection, [row["id"] for row in rows], limit))
 
 
 async def cancel_new(connection: Conn, queue: str, lines: Sequence[tuple[DueLine, bool]], rooms: Rooms) -> set[UUID]:
@@ -75,5 +75,9 @@ async def cancel_new(connection: Conn, queue: str, lines: Sequence[tuple[DueLine
                 _SQL["waiting_new"], queue, [one.line.text], [one.line.priority], MOST_AT_ONCE
             )
             waiting = [row["id"] for row in rows]
-        gone.update(await jobs.cancel_free(connection, [*one.due, *waiting], None, {"limit": full[0].name}))
+        gone.update(await _cancel(connection, [*one.due, *waiting], full[0]))
     return gone
+
+
+async def _cancel(connection: Conn, job_ids: Sequence[UUID], limit: Limit) -> list[UUID]:
+    return await jobs.cancel_all(connection, await jobs.lock_free(connection, job_ids), None, {"limit": limit.name})

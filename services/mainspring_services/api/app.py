@@ -11,6 +11,7 @@ from mainspring.runtime.forecast import Forecasts
 from mainspring.telemetry import metrics
 from mainspring_services.api import openapi, problems
 from mainspring_services.api.routes import (
+    bulk,
     calendars,
     dead_letters,
     events,
@@ -37,7 +38,8 @@ def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     problems.install(app)
     openapi.install(app)
     # The paths of all schedules come before those of one, whose name could be the same word.
-    for module in (jobs, schedule_changes, schedules, calendars, queues, limits, dead_letters, fleet, events, forecast):
+    schedule_routes = schedule_changes, schedules, calendars
+    for module in (jobs, *schedule_routes, queues, limits, dead_letters, bulk, fleet, events, forecast):
         app.include_router(module.router)
 
     @app.get("/livez", include_in_schema=False)

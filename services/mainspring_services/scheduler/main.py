@@ -22,6 +22,7 @@ from mainspring.store.wakeups import DUE_CHANNEL, listen
 from mainspring_services.scheduler.audit import Audit, Mend
 from mainspring_services.scheduler.audit_fires import AuditFires
 from mainspring_services.scheduler.backfill_due import BackfillDue
+from mainspring_services.scheduler.bulk_due import BulkDue
 from mainspring_services.scheduler.declare_queues import DeclareQueues
 from mainspring_services.scheduler.fire_due import FireDue
 from mainspring_services.scheduler.lead import Lead
@@ -41,6 +42,8 @@ SWEEP_SECONDS = 5.0
 ZONE_DATA_SECONDS = 5.0
 #: How often to look for backfills while none runs.
 BACKFILL_SECONDS = 1.0
+#: How often to look for bulk operations while none is due.
+BULK_SECONDS = 1.0
 #: How often to look for jobs that are kept back while there are none.
 LET_GO_SECONDS = 1.0
 #: How often the workers' slots are read, which the windows are fitted to.
@@ -132,6 +135,7 @@ def _loops(
         Loop("audit_fires", AuditFires(database, leadership).run_once, settings.audit_interval),
         Loop("zone_data", FollowZoneData(database, leadership).run_once, ZONE_DATA_SECONDS),
         Loop("backfill_due", BackfillDue(database, releases.wake_up).run_once, BACKFILL_SECONDS),
+        Loop("bulk_due", BulkDue(database, releases.wake_up).run_once, BULK_SECONDS),
         Loop("let_go", LetGo(database, releases.wake_up).run_once, LET_GO_SECONDS),
     ]
 

@@ -81,7 +81,7 @@ FOR UPDATE SKIP LOCKED
 -- name: discard
 -- A job stays dead, for another reason; a message is gone. Both are in the history.
 WITH letter AS (
-    DELETE FROM mainspring.dead_letters WHERE id = $1 RETURNING id, kind, job_id, reason
+    DELETE FROM mainspring.dead_letters WHERE id = ANY ($1::uuid[]) RETURNING id, kind, job_id, reason
 ),
 discarded AS (
     UPDATE mainspring.live_jobs SET reason = 'discarded', fence = fence + 1
@@ -91,7 +91,7 @@ discarded AS (
 noted AS (
     INSERT INTO mainspring.events (job_id, event, fence, author, details)
     SELECT letter.job_id, 'discard', discarded.fence, $2,
-        jsonb_build_object('letter', letter.id, 'reason', letter.reason, 'why', $3::text)
+        jsonb_build_object('letter', letter.id, 'reason', letter.reason, 'why', $3::text) || $4::jsonb
     FROM letter LEFT JOIN discarded ON discarded.id = letter.job_id
 )
 SELECT id FROM letter

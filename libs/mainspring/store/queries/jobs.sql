@@ -84,6 +84,10 @@ UNION ALL
 SELECT state, fence FROM mainspring.finished_jobs WHERE id = $1
 LIMIT 1
 
+-- name: waiting_among
+SELECT id FROM mainspring.live_jobs
+WHERE id = ANY ($1::uuid[]) AND state IN ('scheduled', 'blocked', 'enqueued', 'admitted', 'retrying')
+
 -- name: lock_free
 -- Those of the jobs that nobody else works on now.
 SELECT id FROM mainspring.live_jobs WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED
@@ -150,7 +154,8 @@ WITH redriven AS (
 ),
 decided AS (DELETE FROM mainspring.dead_letters WHERE job_id = ANY (ARRAY(SELECT id FROM redriven))),
 noted AS (
-    INSERT INTO mainspring.events (job_id, event, fence, author) SELECT id, 'redrive', fence, $2 FROM redriven
+    INSERT INTO mainspring.events (job_id, event, fence, author, details)
+    SELECT id, 'redrive', fence, $2, $3::jsonb FROM redriven
 )
 SELECT id FROM redriven
 
@@ -174,14 +179,23 @@ RETURNING id
 -- name: edit
 -- The message that it may have becomes stale, and a release finds it anew: its due time is never in the past, so that
 -- none has passed it by. A job that is kept back until earlier ones of its schedule have ended keeps its due time.
-WITH edited AS (
+WITH locked AS MATERIALIZED (
+    SELECT job.id
+    FROM (SELECT a.id FROM unnest($1::uuid[]) AS a (id) ORDER BY a.id) AS asked
+    CROSS JOIN LATERAL (
+        SELECT id FROM mainspring.live_jobs
+        WHERE live_jobs.id = asked.id AND live_jobs.state = ANY ($4::text[])
+            AND ($3::timestamptz IS NULL OR live_jobs.reason IS DISTINCT FROM 'overlap')
+        FOR UPDATE
+    ) AS job
+),
+edited AS (
     UPDATE mainspring.live_jobs
     SET state = 'scheduled', fence = fence + 1, rechecks = 0, priority = coalesce($2, priority),
         reason = CASE WHEN reason = 'overlap' THEN reason END,
         due_at = CASE WHEN reason = 'overlap' THEN due_at ELSE greatest(coalesce($3, due_at), clock_timestamp()) END,
         line = CASE WHEN $5::jsonb IS NULL THEN line END
-    WHERE id = $1 AND state = ANY ($4::text[])
-        AND ($3::timestamptz IS NULL OR reason IS DISTINCT FROM 'overlap')
+    WHERE id = ANY (ARRAY(SELECT locked.id FROM locked))
     RETURNING id, fence
 ),
 details AS (

@@ -70,7 +70,7 @@ async def redrive_many(request: Request, state: State, author: Operator) -> dict
 
     async def work(connection: Conn) -> int:
         ids[:] = await dead_letters.jobs_among(connection, wanted, asked.limit)
-        return await jobs.redrive_dead(connection, ids, author)
+        return len(await jobs.redrive_dead(connection, ids, author))
 
     async with traced(state.database, Operation.REDRIVE, wanted.queue, ids):
         redriven = await state.database.run_in_transaction(work)
