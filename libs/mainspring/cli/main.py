@@ -21,6 +21,7 @@ from mainspring.cli import (
     limits,
     migrate,
     queues,
+    retention,
     schedules,
     services,
 )
@@ -42,6 +43,7 @@ app.add_typer(queues.app, name="queues")
 app.add_typer(limits.app, name="limits")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(bulk.app, name="bulk")
+app.add_typer(retention.app, name="retention")
 app.add_typer(queues.workers_app, name="workers")
 app.add_typer(keys.app, name="keys")
 

@@ -65,6 +65,9 @@ def save(
     most_waiting: Annotated[str | None, typer.Option(help="Waiting jobs beyond which a submit is refused.")] = None,
     aging: Annotated[str | None, typer.Option(help="Seconds of waiting that are worth a priority, or none.")] = None,
     expiry: Annotated[str | None, typer.Option(help="Seconds after its time a job may still start, or none.")] = None,
+    retention: Annotated[
+        str | None, typer.Option(help='What it keeps otherwise, as JSON: {"succeeded_days": 2, "last": 1000}; or none.')
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a queue, or change its settings; `none` lifts one.
@@ -81,6 +84,7 @@ def save(
         "default_expiry_seconds": expiry,
         "aging_seconds": aging,
         "most_waiting": most_waiting,
+        "retention": retention,
     }
     body = {field: _value(field, value) for field, value in given.items() if value is not None}
     if fair_by is not None:

@@ -30,9 +30,10 @@ DEFAULTS: dict[str, Any] = {
     "default_expiry_seconds": None,
     "aging_seconds": 300.0,
     "most_waiting": None,
+    "retention": None,
 }
 #: Text of JSON in a row of the queues.
-_TEXTS = {"fair_weights", "default_retry"}
+_TEXTS = {"fair_weights", "default_retry", "retention"}
 
 
 @dataclass(frozen=True, slots=True)

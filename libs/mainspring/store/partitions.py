@@ -25,18 +25,28 @@ async def ensure(connection: Conn, days_ahead: int = DAYS_AHEAD) -> int:
         )
     }
     wanted = [
-        (f"{table}_{day:%Y%m%d}", table, day)
+        (table, day)
         for day in (today + timedelta(days=ahead) for ahead in range(days_ahead + 1))
         for table in ("job_details", *BY_INSTANT)
     ]
-    missing = [one for one in wanted if one[0] not in existing]
-    for name, table, day in missing:
-        first, last = _bounds(table, day), _bounds(table, day + timedelta(days=1))
-        await connection.execute(
-            f"CREATE TABLE IF NOT EXISTS mainspring.{name} PARTITION OF mainspring.{table}"
-            f" FOR VALUES FROM ('{first}') TO ('{last}')"
-        )
+    missing = [one for one in wanted if name_of(*one) not in existing]
+    for table, day in missing:
+        await make(connection, table, day)
     return len(missing)
+
+
+def name_of(table: str, day: date) -> str:
+    """The partition of a day."""
+    return f"{table}_{day:%Y%m%d}"
+
+
+async def make(connection: Conn, table: str, day: date) -> None:
+    """Make a day's partition of a table if it isn't there."""
+    first, last = _bounds(table, day), _bounds(table, day + timedelta(days=1))
+    await connection.execute(
+        f"CREATE TABLE IF NOT EXISTS mainspring.{name_of(table, day)} PARTITION OF mainspring.{table}"
+        f" FOR VALUES FROM ('{first}') TO ('{last}')"
+    )
 
 
 def _bounds(table: str, day: date) -> str:

@@ -17,7 +17,7 @@ _SQL = load("queues")
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue and its settings. ``default_retry`` and ``fair_weights`` are JSON text."""
+    """A queue and its settings. ``default_retry``, ``fair_weights`` and ``retention`` are JSON text."""
 
     name: str
     paused: bool
@@ -35,6 +35,7 @@ class Queue:
     default_expiry_seconds: float | None
     aging_seconds: float | None
     most_waiting: int | None
+    retention: str | None
 
 
 async def make_queues(connection: Conn, names: Sequence[str]) -> None:

@@ -51,6 +51,8 @@ HORIZON = _gauge(
 AUDIT_FINDINGS = _gauge("audit_findings", "What must never be and is, by check; up to 20 each; the leader's.", "check")
 RECOVERY_SECONDS = _histogram("broker_recovery_seconds", "From a noticed loss of queues to the last job's return.")
 LEADERLESS = _counter("queues_leaderless_total", "Queues deleted because they had lost their leader.")
+DAYS_DROPPED = _counter("days_dropped_total", "Partitions dropped because their day is over.", "table")
+JOBS_FORGOTTEN = _counter("jobs_forgotten_total", "Ended jobs that went one by one, as their queue has it.")
 LEADER = _gauge("leader", "1 while this process holds the leader lease.")
 
 # Broker

@@ -32,6 +32,7 @@ from mainspring_services.scheduler.reclaim_expired import ReclaimExpired
 from mainspring_services.scheduler.reconcile import ReconcileEpoch, ReconcileLeaders, ReconcileMessages
 from mainspring_services.scheduler.release_due import ReleaseDue
 from mainspring_services.scheduler.republish_outbox import RepublishOutbox
+from mainspring_services.scheduler.retain import Retain
 from mainspring_services.scheduler.settings import SchedulerSettings
 from mainspring_services.scheduler.zone_data import FollowZoneData
 
@@ -44,6 +45,8 @@ ZONE_DATA_SECONDS = 5.0
 BACKFILL_SECONDS = 1.0
 #: How often to look for bulk operations while none is due.
 BULK_SECONDS = 1.0
+#: How often the leader lets go of what is over.
+RETAIN_SECONDS = 300.0
 #: How often to look for jobs that are kept back while there are none.
 LET_GO_SECONDS = 1.0
 #: How often the workers' slots are read, which the windows are fitted to.
@@ -131,6 +134,7 @@ def _loops(
         Loop("watch_slots", watch_slots, SLOTS_SECONDS),
         Loop("leadership", leadership.renew, RENEW_SECONDS),
         Loop("lead", lead.run_once, 30.0),
+        Loop("retain", Retain(database, leadership).run_once, RETAIN_SECONDS),
         Loop("audit", Audit(database, leadership, mends).run_once, settings.audit_interval),
         Loop("audit_fires", AuditFires(database, leadership).run_once, settings.audit_interval),
         Loop("zone_data", FollowZoneData(database, leadership).run_once, ZONE_DATA_SECONDS),

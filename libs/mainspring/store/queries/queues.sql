@@ -3,7 +3,7 @@ SELECT
     queues.name, queues.paused, queues.note, queues.paused_at, queues.paused_by, queues.release_window,
     queues.backs_off_until, limits.most AS concurrency, queues.fair_by, queues.fair_weights, queues.default_priority,
     queues.default_timeout_seconds, queues.default_retry, queues.default_expiry_seconds,
-    queues.aging_seconds, queues.most_waiting
+    queues.aging_seconds, queues.most_waiting, queues.retention
 FROM mainspring.queues
 LEFT JOIN mainspring.limits ON limits.queue = queues.name AND limits.kind = 'concurrency'
 ORDER BY queues.name
@@ -22,12 +22,12 @@ WHERE name = $1 RETURNING name
 UPDATE mainspring.queues
 SET (
     release_window, fair_by, fair_weights, default_priority, default_timeout_seconds, default_retry,
-    default_expiry_seconds, aging_seconds, most_waiting
+    default_expiry_seconds, aging_seconds, most_waiting, retention
 ) = (
     SELECT
         wanted.release_window, wanted.fair_by, wanted.fair_weights, wanted.default_priority,
         wanted.default_timeout_seconds, wanted.default_retry, wanted.default_expiry_seconds,
-        wanted.aging_seconds, wanted.most_waiting
+        wanted.aging_seconds, wanted.most_waiting, wanted.retention
     FROM jsonb_populate_record(queues, $2::jsonb) AS wanted
 )
 WHERE name = $1

@@ -125,4 +125,5 @@ def _out(one: StoredQueue) -> dict[str, Any]:
     return fields | {
         "default_retry": json.loads(one.default_retry) if one.default_retry else None,
         "fair_weights": json.loads(one.fair_weights),
+        "retention": json.loads(one.retention) if one.retention else None,
     }

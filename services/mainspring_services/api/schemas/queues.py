@@ -13,6 +13,7 @@ from mainspring.runtime.queue_apply import DEFAULTS
 from mainspring_services.api.schemas.common import NameText
 from mainspring_services.api.schemas.jobs import RetryIn
 from mainspring_services.api.schemas.limits import LimitIn
+from mainspring_services.api.schemas.retention import QueueRetentionIn
 
 MOST_WEIGHT = 1000
 MOST_WEIGHTS = 1000
@@ -83,13 +84,19 @@ class QueueIn(BaseModel):
         description="Beyond so many jobs that wait a submit gets 429, and nothing is stored; null lifts it.",
     )
 
+    retention: QueueRetentionIn | None = Field(
+        default=None, description="What it keeps for longer or less long than others; null: as they do."
+    )
+
     def settings(self) -> dict[str, Any]:
         """What is to be set, by its name in the store, but for the concurrency. Raises InvalidInput."""
         check_path("fair_by", self.fair_by)
         for key in self.fair_weights or {}:
             if "\0" in key or any("\ud800" <= character <= "\udfff" for character in key):
                 raise InvalidInput("fair_weights", "has a key that no payload can hold")
-        given = self.model_dump(include=self.model_fields_set - {"concurrency", "default_retry"})
+        given = self.model_dump(include=self.model_fields_set - {"concurrency", "default_retry", "retention"})
+        if "retention" in self.model_fields_set:
+            given["retention"] = (self.retention.retention().as_json() or None) if self.retention else None
         if "default_retry" in self.model_fields_set:
             given["default_retry"] = self.default_retry.policy().as_json() if self.default_retry else None
         return {name: _NEVER_NULL.get(name) if value is None else value for name, value in given.items()}
@@ -113,6 +120,7 @@ class Queue(BaseModel):
     default_expiry_seconds: float | None
     aging_seconds: float | None
     most_waiting: int | None
+    retention: dict[str, Any] | None
 
 
 class Queues(BaseModel):
