@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -226,6 +227,7 @@ class OneSlot:
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
+        self.in_queue: Counter[str] = Counter()
 
     def start(self, attempts: Iterable[Attempt]) -> None:
         self.attempts.extend(attempts)

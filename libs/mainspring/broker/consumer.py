@@ -132,6 +132,7 @@ class Consumer:
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
         self._is_paused = False
+        self._held_back: frozenset[str] = frozenset()
         self._wants_more = False
         self._open: dict[str, Subscription] = {}
 
@@ -153,6 +154,13 @@ class Consumer:
         """Consume again after ``pause``."""
         self._is_paused = False
         self._changed.set()
+
+    def hold_back(self, queues: Iterable[str]) -> None:
+        """Take nothing more of exactly these queues for now; as ``pause``, for some."""
+        held_back = frozenset(queues)
+        if held_back != self._held_back:
+            self._held_back = held_back
+            self._changed.set()
 
     @property
     def is_exhausted(self) -> bool:
@@ -217,15 +225,16 @@ class Consumer:
             with translated("close channel"):
                 await self._open.pop(name).channel.close()
         wants_more, self._wants_more = self._wants_more, False
-        for one in self._open.values():
-            if self._is_paused or (wants_more and one.is_exhausted):
+        for name, one in self._open.items():
+            if self._is_paused or name in self._held_back or (wants_more and one.is_exhausted):
                 await one.cancel()
         if self._is_paused:
             return []
         for name, one in self._open.items():
-            with translated(f"consume {name}"):
-                await one.start(self._on_message, name)
-        absent = sorted(self._wanted - self._open.keys())
+            if name not in self._held_back:
+                with translated(f"consume {name}"):
+                    await one.start(self._on_message, name)
+        absent = sorted(self._wanted - self._open.keys() - self._held_back)
         subscribed = await asyncio.gather(*(self._subscribe(link, name) for name in absent))
         return [name for name, is_there in zip(absent, subscribed, strict=True) if not is_there]
 

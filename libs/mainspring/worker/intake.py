@@ -11,7 +11,7 @@ import asyncio
 import random
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 from mainspring.boot_clock import boot_time
@@ -29,6 +29,7 @@ from mainspring.store.pool import Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.worker.attempt import Attempt
+from mainspring.worker.gates import Gates
 from mainspring.worker.slots import Slots
 
 log = get_logger(__name__)
@@ -45,12 +46,14 @@ class Intake:
         slots: Slots,
         worker: claims.Claimant,
         terms: LeaseTerms,
+        gates: Gates | None = None,
     ) -> None:
         self._database = database
         self._publisher = publisher
         self._slots = slots
         self._worker = worker
         self._terms = terms
+        self.gates = gates or Gates()
         self._held: deque[Held] = deque()
         self._claiming = asyncio.Lock()
         self._is_stopping = False
@@ -70,17 +73,43 @@ class Intake:
     async def run_once(self) -> Pass:
         """Claim for the free slots, once."""
         async with self._claiming:
-            count = min(self._slots.free, len(self._held), claims.MOST)
-            if self._is_stopping or not count:
+            count = self.gates.open_for(min(self._slots.free, len(self._held), claims.MOST))
+            taken = self._take(count) if count and not self._is_stopping else []
+            if not taken:
                 return Pass()
-            taken = [self._held.popleft() for _ in range(count)]
             await self._claim(taken)
-        return Pass(done=count, again=bool(self._held) and self._slots.free > 0)
+        return Pass(done=len(taken), again=bool(self._held) and self._slots.free > 0)
 
-    async def give_up_held(self) -> None:
-        """Publish what is held again, under the same tickets, so that another worker can take it."""
-        held, self._held = list(self._held), deque()
-        await self._publish_again(held)
+    def _take(self, most: int) -> list[Held]:
+        """The first of those in hand whose queue has not all its slots here; the others stay in their order."""
+        room = {queue: self.gates.room_of(queue, self._slots.in_queue[queue]) for queue in self.queues_in_hand()}
+        if all(left >= most for left in room.values()):
+            return [self._held.popleft() for _ in range(most)]
+        taken: list[Held] = []
+        stays: deque[Held] = deque()
+        for held in self._held:
+            queue = held[1].batch.queue
+            if len(taken) < most and room[queue]:
+                room[queue] -= 1
+                taken.append(held)
+            else:
+                stays.append(held)
+        self._held = stays
+        return taken
+
+    def queues_in_hand(self) -> set[str]:
+        """The queues of what is in hand and not claimed."""
+        return {delivery.batch.queue for _, delivery in self._held}
+
+    def is_full(self, queue: str) -> bool:
+        """True when a queue has all the slots that it may have here."""
+        return not self.gates.room_of(queue, self._slots.in_queue[queue])
+
+    async def give_up_held(self, queues: Collection[str] | None = None) -> None:
+        """Publish what is held (of ``queues``) again, under the same tickets, so that another worker can take it."""
+        going = [held for held in self._held if queues is None or held[1].batch.queue in queues]
+        self._held = deque(held for held in self._held if queues is not None and held[1].batch.queue not in queues)
+        await self._publish_again(going)
 
     async def stop(self) -> None:
         """Claim nothing more; wait for a claim under way; give up what is held."""
@@ -96,6 +125,7 @@ class Intake:
         reach("claim.committed")
         trusted_until = self._terms.trusted_until(sent_at)
         attempts = [Attempt(job, deliveries[job.ref], job.ref, trusted_until) for job in answer.claimed]
+        self.gates.started(len(attempts))
         if self._is_stopping:
             self._slots.hand_back(attempts)
         else:

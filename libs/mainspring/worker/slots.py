@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -25,6 +26,8 @@ class Slots:
         self._grace = grace
         self._attempts: dict[int, Attempt] = {}
         self._in_slots: set[int] = set()
+        #: Of those, how many of each queue.
+        self.in_queue: Counter[str] = Counter()
         self._reports: set[asyncio.Task[None]] = set()
         self._settled_one = asyncio.Event()
         self._log = reporter.log
@@ -49,6 +52,7 @@ class Slots:
         for attempt in batch:
             self._attempts[attempt.key] = attempt
             self._in_slots.add(attempt.key)
+            self.in_queue[attempt.job.queue] += 1
             self._log.started(attempt)
             attempt_span.begin(attempt)
         metrics.SLOTS_BUSY.set(len(self._in_slots))
@@ -105,6 +109,7 @@ class Slots:
         if attempt.key not in self._in_slots:
             return
         self._in_slots.discard(attempt.key)
+        self.in_queue[attempt.job.queue] -= 1
         metrics.SLOTS_BUSY.set(len(self._in_slots))
         self.slot_freed.set()
         self._report(attempt, ending if is_committed else _final_word(attempt, ending), is_committed)

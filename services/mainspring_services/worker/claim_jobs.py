@@ -1,10 +1,13 @@
-"""Claims as slots come free; lets other workers have what finds no slot here for a while."""
+"""Claims as slots come free; lets other workers have what finds no room here for a while."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
+from mainspring.boot_clock import boot_time
+from mainspring.broker import topology
 from mainspring.broker.consumer import Consumer
 from mainspring.worker.intake import Intake
 from mainspring.worker.slots import Slots
@@ -13,29 +16,42 @@ from mainspring.worker.slots import Slots
 PATIENCE = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClaimJobs:
-    """The worker's main loop. It is driven by two events, a message in hand and a slot that came free."""
+    """The worker's main loop, driven by a message in hand, a slot that came free, and a gate that opens."""
 
     intake: Intake
     slots: Slots
     consumer: Consumer
     hold: float
+    #: Queues that have all their slots here, and of which nothing is taken meanwhile.
+    _full: set[str] = field(default_factory=set)
+    #: When something began here, or nothing was in hand.
+    _moved_at: float = field(default_factory=boot_time)
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
             self.intake.wake.clear()
             self.slots.slot_freed.clear()
+            if self._full:
+                self._hold_back(queue for queue in self._full if self.intake.is_full(queue))
             result = await self.intake.run_once()
+            if result.done:
+                self._moved_at = boot_time()
             if result.again:
                 continue
             if self.intake.held:
-                await self._wait_for_slot()
+                await self._wait_for_room()
             else:
                 await self._wait_for_message()
+                self._moved_at = boot_time()
 
     async def _wait_for_message(self) -> None:
+        if self._full:
+            # One of them may have room before anything else comes.
+            await self._wait(self.hold)
+            return
         is_starved = self.slots.free > 0 and self.consumer.is_exhausted
         try:
             async with asyncio.timeout(PATIENCE if is_starved else None):
@@ -44,12 +60,34 @@ class ClaimJobs:
             self.consumer.take_more()
             await self.intake.wake.wait()
 
-    async def _wait_for_slot(self) -> None:
-        try:
-            async with asyncio.timeout(self.hold):
-                await self.slots.slot_freed.wait()
-        except TimeoutError:
-            self.consumer.pause()
-            await self.intake.give_up_held()
+    async def _wait_for_room(self) -> None:
+        opens_in = self.intake.gates.opens_in()
+        left = self._moved_at + self.hold - boot_time()
+        if left > 0:
+            await self._wait(left if opens_in is None else min(left, opens_in))
+            return
+        full = {queue for queue in self.intake.queues_in_hand() if self.intake.is_full(queue)}
+        if self.slots.free and opens_in is None and full:
+            self._hold_back(self._full | full)
+            await self.intake.give_up_held(full)
+            return
+        self.consumer.pause()
+        await self.intake.give_up_held()
+        while not self.slots.free:
+            self.slots.slot_freed.clear()
             await self.slots.slot_freed.wait()
-            self.consumer.resume()
+        while (opens_in := self.intake.gates.opens_in()) is not None:  # noqa: ASYNC110  time and memory give no signal
+            await asyncio.sleep(opens_in)
+        self.consumer.resume()
+
+    def _hold_back(self, queues: Iterable[str]) -> None:
+        self._full = set(queues)
+        self.consumer.hold_back(topology.work_queue(queue) for queue in self._full)
+
+    async def _wait(self, seconds: float) -> None:
+        """Until a slot comes free, or a message while there are free slots; so long at most."""
+        events = [self.slots.slot_freed, *([self.intake.wake] if self.slots.free else [])]
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        _, pending = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in pending:
+            wait.cancel()

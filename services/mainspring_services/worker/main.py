@@ -25,6 +25,7 @@ from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.wakeups import CANCEL_CHANNEL, listen
 from mainspring.worker.deadlines import Deadlines
+from mainspring.worker.gates import Gates
 from mainspring.worker.intake import Intake
 from mainspring.worker.lease_keeper import LeaseKeeper
 from mainspring.worker.reporter import Reporter
@@ -53,7 +54,8 @@ async def serve(service: Service) -> None:
         show = _show(settings, database, slots)
         await when_available(lambda: _introduce(database, slots, show))
         claimant = Claimant(show.worker_id, show.tasks)
-        intake = Intake(database, publisher, slots, claimant, settings.terms())
+        gates = Gates(settings.slots_of_queues(), settings.starts_per_second, settings.min_free_mib)
+        intake = Intake(database, publisher, slots, claimant, settings.terms(), gates)
         broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
         consumer = _start(service, settings, database, slots, intake, show)
         service.start_loops([Loop("rabbitmq", broker.run_once, BROKER_SECONDS)])
@@ -148,6 +150,7 @@ def settings_from(arguments: list[str] | None) -> WorkerSettings:
     if not settings.modules:
         raise Misconfigured("name at least one module with tasks, or set MAINSPRING_WORKER_MODULES")
     settings.terms()
+    settings.slots_of_queues()
     return settings
 
 

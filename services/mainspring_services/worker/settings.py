@@ -7,6 +7,8 @@ import os
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from mainspring.domain.errors import Misconfigured
+from mainspring.domain.job import NAME
 from mainspring.domain.lease import LeaseTerms
 from mainspring.runtime.settings import Settings
 from mainspring.worker.start_tokens import MOST as MOST_SLOTS
@@ -23,6 +25,12 @@ class WorkerSettings(Settings):
     queues: str = ""
     #: Jobs that run at once.
     slots: int = Field(default=10, ge=1, le=MOST_SLOTS)
+    #: Of these, at most so many for a queue: `reports=2,mail=5`.
+    queue_slots: str = ""
+    #: Jobs that this worker starts in a second at most; 0: any number.
+    starts_per_second: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    #: While less memory is free (in MiB, of the machine or of the control group; Linux only) nothing starts; 0: never.
+    min_free_mib: int = Field(default=0, ge=0)
     #: Runner processes that share the slots.
     runners: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=256)
     #: Messages of a queue in hand at most; 0: enough for twice the slots, a message holding up to 100 jobs.
@@ -51,6 +59,16 @@ class WorkerSettings(Settings):
     def messages_in_hand(self) -> int:
         """How many messages of a queue the broker may hand over at once."""
         return self.prefetch or max(4, 2 * self.slots // 50)
+
+    def slots_of_queues(self) -> dict[str, int]:
+        """``queue_slots`` by queue. Raises Misconfigured."""
+        found = {}
+        for part in names(self.queue_slots):
+            queue, _, count = part.partition("=")
+            if not NAME.fullmatch(queue) or not count.isdecimal() or not 1 <= int(count) <= MOST_SLOTS:
+                raise Misconfigured(f"MAINSPRING_WORKER_QUEUE_SLOTS: {part!r} is not like reports=2")
+            found[queue] = int(count)
+        return found
 
     def terms(self) -> LeaseTerms:
         """The lease, the beat and the margin, checked against each other. Raises Misconfigured."""

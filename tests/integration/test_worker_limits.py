@@ -1,0 +1,62 @@
+"""Limits of one worker: the share of a queue, starts in a second, memory; other workers have what it doesn't take."""
+
+from __future__ import annotations
+
+from .system import System
+
+RUNNING = "SELECT count(*) FROM mainspring.live_jobs WHERE state = 'running' AND queue = '{}'"
+
+
+def running(system: System, queue: str) -> int:
+    return system.count(RUNNING.format(queue))
+
+
+def test_a_queue_has_its_share_of_a_worker_and_others_have_the_rest(system: System) -> None:
+    system.worker(slots=6, queues="fleet,other", queue_slots="fleet=2", hold=0.3)
+    system.ready()
+    first = [system.submit("fleet.nap", {"seconds": 60}) for _ in range(5)]
+    system.until(lambda: running(system, "fleet") == 2, what="its share runs")
+    second = [system.submit("fleet.nap", {"seconds": 60}, queue="other") for _ in range(4)]
+    system.until(lambda: running(system, "other") == 4, what="the other queue has the rest")
+    assert running(system, "fleet") == 2
+    # Another worker takes what this one holds back.
+    system.worker(slots=6, queues="fleet,other")
+    system.until(lambda: running(system, "fleet") == 5, what="the others run elsewhere")
+    for job_id in (*first, *second):
+        system.http.post(f"/v1/jobs/{job_id}/cancel").raise_for_status()
+    for job_id in (*first, *second):
+        assert system.final(job_id)["state"] == "cancelled"
+
+
+def test_a_share_that_comes_free_is_used_again(system: System) -> None:
+    system.worker(slots=4, queues="fleet", queue_slots="fleet=1", hold=0.2)
+    system.ready()
+    jobs = [system.submit("fleet.nap", {"seconds": 0.4}) for _ in range(5)]
+    for job_id in jobs:
+        assert system.final(job_id)["state"] == "succeeded"
+    noted = system.query("SELECT string_agg(what, ' ' ORDER BY at) FROM ledger")
+    assert noted.split() == ["start", "end"] * 5
+
+
+def test_a_worker_starts_no_more_in_a_second_than_it_may(system: System) -> None:
+    system.worker(slots=50, starts_per_second=10)
+    system.ready()
+    jobs = [system.submit("fleet.add", {"a": 1, "b": 1}) for _ in range(25)]
+    for job_id in jobs:
+        assert system.final(job_id)["state"] == "succeeded"
+    seconds = float(
+        system.query("SELECT extract(epoch FROM max(started_at) - min(started_at)) FROM mainspring.finished_jobs")
+    )
+    assert seconds > 24 / 10 * 0.9
+
+
+def test_while_memory_is_short_a_worker_takes_nothing_and_another_does(system: System) -> None:
+    system.worker(min_free_mib=1_000_000_000, hold=0.3)
+    system.ready()
+    [short] = system.until(lambda: system.http.get("/v1/workers").json()["items"], what="it is known")
+    job_id = system.submit("fleet.add", {"a": 1, "b": 2})
+    system.until(lambda: system.job(job_id)["state"] == "enqueued", what="it waits in the broker")
+    system.worker().wait_ready()
+    job = system.final(job_id)
+    assert job["result"] == 3
+    assert job["worker"] != short["id"]
