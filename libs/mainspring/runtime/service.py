@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -20,6 +19,7 @@ import uvloop
 
 from mainspring.domain.errors import MainspringError, Misconfigured
 from mainspring.domain.zones import zone_data_version
+from mainspring.runtime.collector import spare_collector
 from mainspring.runtime.health import Health, listen, server_for
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.settings import Settings
@@ -140,13 +140,6 @@ def run(name: str, read: Callable[[], Settings], main: Callable[[Service], Corou
         return 1
     finally:
         tracing.finish()
-
-
-def spare_collector() -> None:
-    """What was imported stays: keep the cycle collector from walking over it again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 async def _run(name: str, settings: Settings, main: Callable[[Service], Coroutine[Any, Any, None]]) -> int:

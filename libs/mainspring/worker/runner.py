@@ -21,7 +21,7 @@ import uvloop
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.settlement import AttemptError, Ending
 from mainspring.domain.states import Outcome
-from mainspring.runtime.service import spare_collector
+from mainspring.runtime.collector import spare_collector
 from mainspring.store.pool import Database
 from mainspring.tasks import TaskRegistry
 from mainspring.telemetry import logs, tracing

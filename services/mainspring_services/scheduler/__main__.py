@@ -1,5 +1,9 @@
 """``python -m mainspring_services.scheduler``."""
 
-from mainspring_services.scheduler.main import main
+import gc
+
+gc.disable()  # what is imported stays, and the collector would walk over it many times: `spare_collector` enables it
+
+from mainspring_services.scheduler.main import main  # noqa: E402
 
 raise SystemExit(main())
