@@ -17,10 +17,10 @@ from mainspring.domain.firing import SkippedRange, SkipReason
 from mainspring.domain.zones import zone_data_version
 from mainspring.runtime.leader import Leadership
 from mainspring.runtime.loop import Pass
-from mainspring.store import fires, schedules, zone_data
+from mainspring.store import fires, other_zone_data, schedules, zone_data
 from mainspring.store.fires import FireRow, Step
+from mainspring.store.other_zone_data import OtherSchedule
 from mainspring.store.pool import Conn, Database
-from mainspring.store.zone_data import OtherSchedule
 from mainspring.telemetry.logs import get_logger
 from mainspring_services.scheduler.fire_due import set_aside
 
@@ -46,7 +46,7 @@ class FollowZoneData:
             log.info("the zone data is another one", release=zone_data_version(), before=before, schedules=done)
         async with self.leadership.transaction() as connection:
             if connection is not None:
-                due = await zone_data.lock_due_others(connection, _PAGE)
+                due = await other_zone_data.lock_due_others(connection, _PAGE)
                 await _compute_again(connection, due)
                 done += len(due)
         return Pass(done=done)
@@ -57,7 +57,7 @@ class FollowZoneData:
             async with self.leadership.transaction() as connection:
                 if connection is None:
                     return done
-                page = await zone_data.lock_others(connection, last, _PAGE)
+                page = await other_zone_data.lock_others(connection, last, _PAGE)
                 await _compute_again(connection, page)
                 if not page:
                     # Said at the end: whoever is interrupted before begins again.
