@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from mainspring.domain.errors import Unavailable
 from mainspring.store.dead_letters import DeadLetter
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    import httpx
 
 log = get_logger(__name__)
 MOST_IDS = 20
@@ -21,14 +22,16 @@ class Webhook:
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url = url
-        self._client = httpx.AsyncClient(timeout=timeout)
+        self._client = _client(timeout) if url else None
 
     async def send(self, letters: Sequence[DeadLetter]) -> None:
         """Send one alert for ``letters``. Raises Unavailable when it wasn't accepted."""
         body = alert(letters)
         log.error("dead letters", count=body["count"], groups=body["groups"])
-        if not self._url:
+        if self._client is None:
             return
+        import httpx
+
         try:
             answer = await self._client.post(self._url, json=body)
             answer.raise_for_status()
@@ -39,7 +42,15 @@ class Webhook:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def _client(timeout: float) -> httpx.AsyncClient:
+    # Only now: the client and its certificates cost a process that sends nothing a tenth of a second.
+    import httpx
+
+    return httpx.AsyncClient(timeout=timeout)
 
 
 def alert(letters: Sequence[DeadLetter]) -> dict[str, Any]:
