@@ -21,7 +21,8 @@ help:  ## this list
 
 setup: $(READY)  ## make the environment (.venv) from the hash-pinned lock
 
-# uv itself comes from the lock, by hash; then uv installs all the rest, by hash, and this checkout in place.
+# uv itself comes from the lock, by hash; then uv installs all the rest, by hash, and this checkout in place. It is
+# compiled as well: where PYTHONDONTWRITEBYTECODE is set, every process would compile it anew.
 $(READY): requirements.lock pyproject.toml
 	echo "mainspring: preparing .venv" >&2
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -29,6 +30,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.lock 2>&1 | { grep -v '^WARNING: Location' || true; } >&2
 	$(SYNC) 2>/dev/null || $(SYNC) --system-certs
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q libs services tests
 	touch $@
 
 lock: $(READY)  ## pin the dependencies anew (names, versions and hashes)
