@@ -24,6 +24,6 @@ def open_own_system(config: Mapping[str, str] | None = None) -> Iterator[System]
                 fleet.migrate()
                 system = System(stack, fleet, stack.postgres.url)
                 yield system
-                system.http.close()
+                system.close()
     finally:
         os.environ.update({name: value for name, value in given.items() if value is not None})

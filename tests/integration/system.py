@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ import httpx
 
 from mainspring.devstack import Stack
 from mainspring.devstack.fleet import Fleet, ServiceProcess
+from mainspring.devstack.provision import psql_program
+from tests.tools.psql import Psql
 
 TABLES = """
 CREATE TABLE ledger (job uuid, attempt int, what text, pid int, at timestamptz DEFAULT clock_timestamp());
@@ -25,6 +28,7 @@ class System:
 
     def __init__(self, stack: Stack, fleet: Fleet, database_url: str) -> None:
         self.stack, self.fleet, self.database_url = stack, fleet, database_url
+        self._psql = Psql(psql_program(None), database_url, {} if stack.postgres.is_ours else os.environ)
         self.query(TABLES)
         self.api = fleet.start("api")
         self.scheduler = fleet.start("scheduler", beat=1)
@@ -33,9 +37,20 @@ class System:
         self.api.wait_ready()
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.api.port}", timeout=30)
 
+    def close(self) -> None:
+        """End what this object itself has open; its owner ends the services."""
+        self.http.close()
+        self._psql.close()
+
     def worker(self, **settings: Any) -> ServiceProcess:
         """A worker with short lease terms."""
         return self.fleet.start("worker", "fleet_tasks", **{"slots": 5, "runners": 1, **QUICK_LEASE, **settings})
+
+    def stop_workers(self) -> None:
+        """Stop all workers in good order."""
+        for one in self.fleet.services:
+            if one.name == "worker" and one.is_running:
+                one.stop()
 
     def ready(self) -> System:
         """Wait until all services are."""
@@ -78,7 +93,7 @@ class System:
 
     def query(self, sql: str) -> str:
         """Ask the database."""
-        return self.stack.postgres.execute(sql, self.database_url)
+        return self._psql.ask(sql)
 
     def count(self, sql: str) -> int:
         """A number from the database."""

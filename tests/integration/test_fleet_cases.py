@@ -14,6 +14,12 @@ from .system import System
 WHATEVER_IT_DOES = ["stubborn", "spin", "blocks_the_loop", "blocks_in_a_read", "cleans_up_for_ever"]
 
 
+@pytest.fixture
+def system(shared_system: System) -> System:
+    """One for all tests of this module but those that ask for a fresh one."""
+    return shared_system
+
+
 @pytest.mark.parametrize("task", WHATEVER_IT_DOES)
 def test_w04_a_deadline_is_enforced_whatever_the_handler_does(system: System, task: str) -> None:
     system.worker(slots=1, kill_grace=0.5)
@@ -56,11 +62,11 @@ def test_a_handler_whose_connection_is_cut_off_fails_and_is_tried_again(system: 
 
 
 @pytest.mark.timeout(240)
-def test_w03_stops_at_any_moment_lose_nothing_and_count_nothing(system: System) -> None:
+def test_w03_stops_at_any_moment_lose_nothing_and_count_nothing(fresh_system: System) -> None:
     dice = random.Random(3)
-    one, other = system.worker(slots=8, stop_grace=1), system.worker(slots=8, stop_grace=1)
-    system.ready()
-    ids = [system.submit("fleet.effect", {"seconds": round(dice.uniform(0, 2), 2)}) for _ in range(100)]
+    one, other = fresh_system.worker(slots=8, stop_grace=1), fresh_system.worker(slots=8, stop_grace=1)
+    fresh_system.ready()
+    ids = [fresh_system.submit("fleet.effect", {"seconds": round(dice.uniform(0, 2), 2)}) for _ in range(100)]
     for number in range(12):
         time.sleep(dice.uniform(0, 0.6))
         worker = one if number % 2 else other
@@ -76,9 +82,9 @@ def test_w03_stops_at_any_moment_lose_nothing_and_count_nothing(system: System) 
         worker.start()
         worker.wait_ready()
     for job_id in ids:
-        job = system.final(job_id, 60)
+        job = fresh_system.final(job_id, 60)
         counted = [attempt for attempt in job["attempts"] if attempt["outcome"] != "handed_back"]
         assert (job["state"], job["attempts_used"]) == ("succeeded", len(counted))
         assert [attempt["outcome"] for attempt in counted] == ["succeeded"]
-    assert system.count("SELECT count(*) FROM effects") == 100
-    assert system.count("SELECT count(*) FROM mainspring.attempts WHERE outcome = 'handed_back'") > 0
+    assert fresh_system.count("SELECT count(*) FROM effects") == 100
+    assert fresh_system.count("SELECT count(*) FROM mainspring.attempts WHERE outcome = 'handed_back'") > 0

@@ -53,7 +53,7 @@ def network(stack: Stack, database_url: str, vhost_url: str) -> Iterator[Network
         )
         system = System(stack, fleet, database_url)
         yield Network(system, postgres, rabbitmq)
-        system.http.close()
+        system.close()
 
 
 async def test_d04_a_confirm_that_never_comes_is_an_unknown_within_the_timeout(vhost_url: str) -> None:

@@ -36,9 +36,10 @@ def pooled(stack: Stack, database_url: str, vhost_url: str, pooled_url: str) -> 
     with open_fleet(urls, stack.folder, name, PYTHONPATH=os.fspath(Path(__file__).parents[1])) as fleet:
         system = System(stack, fleet, database_url)
         yield system
-        system.http.close()
+        system.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("pooled_url", [""], indirect=True)
 def test_p05_five_hundred_jobs_run_through_two_server_connections(pooled: System) -> None:

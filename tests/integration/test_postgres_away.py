@@ -31,7 +31,7 @@ def away(breakable: Stack) -> Iterator[System]:
         system = System(breakable, fleet, breakable.postgres.url)
         system.worker(slots=10)
         yield system.ready()
-        system.http.close()
+        system.close()
 
 
 def read_only(stack: Stack) -> None:

@@ -6,7 +6,15 @@ import os
 import signal
 import time
 
+import pytest
+
 from .system import System
+
+
+@pytest.fixture
+def system(shared_system: System) -> System:
+    """One for all tests of this module but those that ask for a fresh one."""
+    return shared_system
 
 
 def test_w01_a_blocked_event_loop_starves_neither_heartbeat_nor_neighbours(system: System) -> None:
