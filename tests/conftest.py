@@ -16,6 +16,11 @@ from mainspring.store.migrate import migrate
 from mainspring.store.pool import Database
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first: none is left for the end, when the other workers have nothing more to do."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """A Postgres without fsync and a RabbitMQ, private to this worker; tests that break servers start their own."""

@@ -32,6 +32,7 @@ def halves() -> list[list[str]]:
     return [names[::2], names[1::2]]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("half", [0, 1])
 def test_every_kind_of_fault_loses_nothing_and_doubles_nothing(half: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +46,7 @@ def test_every_kind_of_fault_loses_nothing_and_doubles_nothing(half: int, monkey
     assert outcome.report.accepted == 120
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_every_kind_of_network_trouble_loses_nothing_and_doubles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAINSPRING_DATABASE_URL", "MAINSPRING_AMQP_URL"):
@@ -56,6 +58,7 @@ def test_every_kind_of_network_trouble_loses_nothing_and_doubles_nothing(monkeyp
     assert outcome.deaths == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_process_that_dies_at_any_step_or_is_lied_to_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAINSPRING_DATABASE_URL", "MAINSPRING_AMQP_URL"):

@@ -15,6 +15,16 @@ from mainspring.devstack.fleet import Fleet, open_fleet
 from .api import Api, start_api
 from .system import System
 
+#: What the tests of a module share: one worker of xdist runs them all, for each other one would start it again.
+SHARED = {"api", "breakable", "encrypted", "guarded", "module_system", "world"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together what shares services or servers."""
+    for item in items:
+        if SHARED & set(getattr(item, "fixturenames", ())) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
 
 @pytest.fixture
 def fresh_system(stack: Stack, fleet: Fleet, database_url: str) -> Iterator[System]:

@@ -81,6 +81,7 @@ def test_d09_under_a_brokers_alarm_jobs_are_accepted_and_readiness_names_it(own_
     assert own_system.count("SELECT count(*) FROM effects") == 21
 
 
+@pytest.mark.slow
 def test_a_queue_that_has_lost_its_leader_is_made_again(own_system: System) -> None:
     own_system.worker()
     own_system.ready()

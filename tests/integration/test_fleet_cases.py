@@ -61,6 +61,7 @@ def test_a_handler_whose_connection_is_cut_off_fails_and_is_tried_again(system: 
     assert system.outcomes(job_id) == ["failed", "succeeded"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_w03_stops_at_any_moment_lose_nothing_and_count_nothing(fresh_system: System) -> None:
     dice = random.Random(3)
