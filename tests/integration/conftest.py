@@ -19,6 +19,7 @@ from .system import System
 SHARED = {"api", "breakable", "encrypted", "guarded", "module_system", "world"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together what shares services or servers."""
     for item in items:
