@@ -9,6 +9,9 @@ READY := .venv/.ready
 # With the certificates that uv brings; where a proxy has its own, with those that this machine trusts.
 SYNC := $(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 
+# The tests that need no server. `make check test` runs them once.
+QUICK := tests/unit tests/property tests/architecture tests/model
+
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 # Jaeger is asked for, and done without where its image can't be had.
 JAEGER = $(shell docker compose --profile traces config --images 2>/dev/null | grep jaeger)
@@ -49,10 +52,10 @@ check: $(READY)  ## format, lint, types, layers, migrations, unit tests
 	$(BIN)/mypy libs services
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/squawk libs/mainspring/store/migrations/*.sql
-	$(BIN)/pytest -n 2 tests/unit tests/property tests/architecture tests/model
+	$(BIN)/pytest -n 2 $(QUICK)
 
 test: $(READY)  ## every test that needs no container engine
-	$(BIN)/pytest -n 2 --dist loadgroup tests
+	$(BIN)/pytest -n 2 --dist loadgroup tests $(if $(filter check,$(MAKECMDGOALS)),$(QUICK:%=--ignore=%))
 
 demo: $(READY)  ## the main job, end to end, while services are killed (at most 90 s)
 	$(BIN)/python docs/examples/demo.py
