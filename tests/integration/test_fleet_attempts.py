@@ -79,14 +79,14 @@ def test_a_job_that_kills_its_runner_is_buried_with_the_signal_and_runs_alone(sy
 
 
 def test_long_jobs_fill_all_slots_though_each_has_a_message_of_its_own(fresh_system: System) -> None:
-    fresh_system.worker(slots=7, prefetch=2)
+    fresh_system.worker(slots=7, prefetch=2, stop_grace=0.5)
     fresh_system.ready()
     for _ in range(7):
         fresh_system.started(fresh_system.submit("fleet.nap", {"seconds": 20}), seconds=5)
 
 
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_within_a_beat(fresh_system: System) -> None:
-    fresh_system.worker()
+    fresh_system.worker(stop_grace=0.5)
     fresh_system.ready()
     later = fresh_system.submit("fleet.add", {"a": 1, "b": 1}, delay_seconds=3600)
     assert fresh_system.http.post(f"/v1/jobs/{later}/cancel").json()["state"] == "cancelled"
