@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mainspring.domain.job import JobRequest
+from mainspring.domain.job import JobRef, JobRequest
 from mainspring.domain.limits import Kind, Limit
 from mainspring.domain.retry import DEFAULT
 from mainspring.domain.states import State
 from mainspring.domain.turns import Turns
-from mainspring.store import jobs, limits, lines, queues
+from mainspring.store import admission, jobs, limits, lines, queues
 from mainspring.store.pool import Conn, Database
 from mainspring.store.release import Bounds, Released
 
@@ -67,7 +68,7 @@ async def test_ten_thousand_jobs_of_one_key_do_not_hold_up_another_key(database:
             seen += await scheduler.keys(await scheduler.serve())
         assert Counter(seen) == {"a": 1, "b": 1}
         states = await connection.fetch("SELECT state, count(*) AS n FROM mainspring.live_jobs GROUP BY state")
-        assert {row["state"]: row["n"] for row in states} == {"enqueued": 2, "blocked": 9_999}
+        assert {row["state"]: row["n"] for row in states} == {"admitted": 2, "blocked": 9_999}
 
 
 async def test_keys_take_turns_by_their_weights(database: Database) -> None:
@@ -128,7 +129,7 @@ async def test_what_is_not_due_joins_no_line(database: Database) -> None:
         await Scheduler(connection).serve()
         states = await connection.fetch("SELECT state, line FROM mainspring.live_jobs ORDER BY due_at")
         assert [(row["state"], row["line"]) for row in states] == [
-            ("enqueued", '["", "", {"k": "a"}]'),
+            ("admitted", '["", "", {"k": "a"}]'),
             *[("scheduled", None)] * 3,
         ]
 
@@ -165,8 +166,42 @@ async def test_a_limit_on_a_task_holds_up_no_other_task_of_the_queue(database: D
         await submit(connection, 3, task="quick")
         scheduler = Scheduler(connection)
         await scheduler.serve()
-        tasks = await connection.fetch("SELECT task FROM mainspring.live_jobs WHERE state = 'enqueued'")
+        tasks = await connection.fetch("SELECT task FROM mainspring.live_jobs WHERE state = 'admitted'")
         assert Counter(row["task"] for row in tasks) == {"slow": 1, "quick": 3}
+
+
+async def test_two_queues_under_one_limit_are_released_one_after_the_other(database: Database) -> None:
+    async with database.connection() as first, database.connection() as second:
+        await limits.save(first, Limit("both", Kind.CONCURRENCY, 5, queues=("q", "other")))
+        for queue in ("q", "other"):
+            await jobs.insert(first, [JobRequest("t", queue=queue)] * 20)
+        transaction = first.transaction()
+        await transaction.start()
+        released = await lines.serve(first, "q", Bounds(), Turns())
+        assert (released.count, released.batches[0].is_admitted) == (5, True)
+
+        async def serve_other() -> Released:
+            async with second.transaction():
+                return await lines.serve(second, "other", Bounds(), Turns())
+
+        other = asyncio.create_task(serve_other())
+        done, _ = await asyncio.wait([other], timeout=0.3)
+        assert not done
+        await transaction.commit()
+        assert (await other).count == 0
+
+
+async def test_what_a_release_has_admitted_goes_on_when_it_is_judged_again(database: Database) -> None:
+    """Its outbox row was published by another scheduler, which doesn't know that."""
+    async with database.connection() as connection:
+        await limits.save(connection, PER_KEY)
+        await submit(connection, 2, "a")
+        released = await Scheduler(connection).serve()
+        [ref] = released.batches[0].refs
+        async with connection.transaction():
+            answer = await admission.admit(connection, "q", [ref, JobRef(ref.id, ref.ticket - 1)])
+        assert answer is not None
+        assert (answer.admitted, answer.blocked, answer.stale) == ((ref,), 0, 1)
 
 
 async def test_lines_empty_when_the_limit_is_lifted(database: Database) -> None:
@@ -195,7 +230,7 @@ async def test_a_limit_by_another_key_counts_what_waits_and_runs_already(databas
         await limits.save(connection, Limit("region", Kind.CONCURRENCY, 5, queues=("q",), per="region"))
         await connection.execute("UPDATE mainspring.limits SET most = 100 WHERE name = 'each'")
         found = {limit.name: limit for limit in await limits.named(connection)}
-        assert await limits.keys_in_use(connection, found["region"]) == [("eu", 1, 4, 4)]
+        assert await limits.keys_in_use(connection, found["region"]) == [("eu", 5, 0, 0)]
 
 
 async def test_a_line_keeps_the_order_of_due_times(database: Database) -> None:

@@ -38,6 +38,11 @@ async def _release(connection: Conn, job_id: UUID, row: Any) -> None:
     await release.release(connection, "q", Bounds())
 
 
+async def _release_under_a_limit(connection: Conn, job_id: UUID, row: Any) -> None:
+    await limits.save(connection, Limit("some", Kind.CONCURRENCY, 5, queues=("q",)))
+    await lines.serve(connection, "q", Bounds(), Turns())
+
+
 async def _admit(connection: Conn, job_id: UUID, row: Any) -> None:
     await queues.set_concurrency(connection, "q", 5)
     await admission.admit(connection, "q", [JobRef(job_id, row["fence"])])
@@ -134,6 +139,7 @@ async def _discard(connection: Conn, job_id: UUID, row: Any) -> None:
 
 ACTS: list[tuple[Event, State, Act]] = [
     (Event.RELEASE, State.ENQUEUED, _release),
+    (Event.RELEASE, State.ADMITTED, _release_under_a_limit),
     (Event.ADMIT, State.ADMITTED, _admit),
     (Event.BLOCK, State.BLOCKED, _block),
     (Event.RETURN, State.SCHEDULED, _return),

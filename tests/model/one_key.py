@@ -102,6 +102,7 @@ def release_blocked(shared: Shared, number: int) -> Steps:
     has_room = not any(state in HOLDS_SLOT or state is State.ENQUEUED for state in shared.jobs)
     if shared.jobs[number] is State.BLOCKED and has_room:
         yield _turn("released, its limit has room", Event.RELEASE, shared, number, State.ENQUEUED)
+        yield _turn("released and admitted, under its limit's lock", Event.RELEASE, shared, number, State.ADMITTED)
 
 
 def promote(shared: Shared) -> Steps:

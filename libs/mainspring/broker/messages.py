@@ -1,6 +1,7 @@
 """The one message: a queue's name and 1 to 100 job references. Never a payload.
 
-Body: ``{"v": 1, "queue": "billing", "jobs": [["<job id, 32 hex digits>", <ticket>], …]}`` as UTF-8 JSON.
+Body: ``{"v": 1, "queue": "billing", "jobs": [["<job id, 32 hex digits>", <ticket>], …]}`` as UTF-8 JSON. With
+``"admitted": true`` the release has judged all limits of these jobs; who doesn't know the field judges again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class JobBatch:
 
     queue: str
     refs: tuple[JobRef, ...]
+    #: The release has judged the limits of all of them.
+    is_admitted: bool = False
 
 
 def split(queue: str, refs: Sequence[JobRef], most: int = MOST_REFS) -> Iterator[JobBatch]:
@@ -37,7 +40,8 @@ def split(queue: str, refs: Sequence[JobRef], most: int = MOST_REFS) -> Iterator
 def encode(batch: JobBatch) -> bytes:
     """The body of a message."""
     jobs = [[ref.id.hex, ref.ticket] for ref in batch.refs]
-    return json.dumps({"v": VERSION, "queue": batch.queue, "jobs": jobs}, separators=(",", ":")).encode()
+    admitted = {"admitted": True} if batch.is_admitted else {}
+    return json.dumps({"v": VERSION, "queue": batch.queue, "jobs": jobs, **admitted}, separators=(",", ":")).encode()
 
 
 def decode(body: bytes, content_type: str | None = CONTENT_TYPE) -> JobBatch:
@@ -50,7 +54,7 @@ def decode(body: bytes, content_type: str | None = CONTENT_TYPE) -> JobBatch:
         raise UnreadableMessage("bad_queue")
     if not isinstance(jobs, list) or not 1 <= len(jobs) <= MOST_REFS:
         raise UnreadableMessage("bad_job_list")
-    return JobBatch(queue, tuple(_ref(job) for job in jobs))
+    return JobBatch(queue, tuple(_ref(job) for job in jobs), envelope.get("admitted") is True)
 
 
 def _envelope(body: bytes) -> dict[str, object]:

@@ -105,6 +105,12 @@ TRANSITIONS: tuple[Transition, ...] = (
         "due, and its limits have room",
     ),
     _row(
+        Event.RELEASE,
+        frozenset({State.SCHEDULED, State.BLOCKED}),
+        State.ADMITTED,
+        "likewise, in a queue with lines: under the locks of its limits",
+    ),
+    _row(
         Event.JOIN,
         frozenset({State.SCHEDULED, State.BLOCKED}),
         State.BLOCKED,

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from mainspring.domain.job import JobRef
 from mainspring.domain.limits import NO_LINE, Line, Rooms
+from mainspring.domain.states import State
 from mainspring.store import limits
 from mainspring.store.pool import Conn
 from mainspring.store.sql import columns, load
@@ -44,7 +45,8 @@ async def admit(connection: Conn, queue: str, refs: Sequence[JobRef]) -> Admissi
         connection, [(id_, line) for id_, line in lines.items() if not _tells(rooms, id_, line, begun)], begun
     )
     # In the order of the message, which is that of priority.
-    going, admitted, blocked = _judge([ref for ref in refs if ref in found], lines, rooms)
+    current = [ref for ref in refs if ref in found]
+    going, admitted, blocked = _judge(current, lines, rooms, {ref.id for ref in current if _is_admitted(found[ref])})
     if blocked:
         await _draw(connection, [(id_, lines[id_]) for id_ in blocked if lines[id_].text == NO_LINE], begun)
         await connection.execute(_SQL["block"], blocked)
@@ -54,15 +56,25 @@ async def admit(connection: Conn, queue: str, refs: Sequence[JobRef]) -> Admissi
     return Admission(tickets, len(blocked), len(refs) - len(found))
 
 
+def _is_admitted(row: Any) -> bool:
+    return bool(row["state"] == State.ADMITTED)
+
+
 def _judge(
-    refs: Sequence[JobRef], lines: dict[UUID, Line], rooms: Rooms
+    refs: Sequence[JobRef], lines: dict[UUID, Line], rooms: Rooms, held: Collection[UUID]
 ) -> tuple[list[JobRef], list[UUID], list[UUID]]:
-    """Those that go on, and of these the ids of those that need to be admitted; the ids of the blocked."""
+    """Those that go on, and of these the ids of those that need to be admitted; the ids of the blocked.
+
+    ``held``: those that have their slots already.
+    """
     going: list[JobRef] = []
     admitted: list[UUID] = []
     blocked: list[UUID] = []
     for ref in refs:
         line = lines[ref.id]
+        if ref.id in held:
+            going.append(ref)
+            continue
         if not rooms.room(line):
             blocked.append(ref.id)
             continue

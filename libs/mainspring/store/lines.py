@@ -1,7 +1,8 @@
 """The release of a queue whose jobs are told apart by limits or take turns: line by line, as there is room.
 
-A transaction of several statements, under the queue row's lock; what to serve is decided in between
-(``domain.turns``), by the same rooms that admission counts with. A due job that can't go joins its line (``blocked``),
+A transaction of several statements, under the locks of the queue's row and of its concurrency limits; what to serve is
+decided in between (``domain.turns``), by the same rooms that admission counts with. What goes is admitted by that, so
+that the dispatcher needn't ask again. A due job that can't go joins its line (``blocked``),
 so that the next pass finds those of other lines; one that only waits for its queue's window stays as it is.
 """
 
@@ -79,6 +80,8 @@ async def serve(
     newest = await _newest(connection, queue, bounds, due) if locked["is_fair"] and len(due) == look else []
     heads = await connection.fetch(_SQL["heads"], queue, turns.after, MOST_LINES) if locked["has_waiting"] else []
     served = _lines(queue, turns, heads, [*due, *newest], aging)
+    # From here on nobody else counts or admits under these limits until the commit.
+    await limits.lock_concurrency(connection, queue, {one.line.task for one in served})
     rooms = await limits.rooms(connection, await limits.of_queue(connection, queue), [one.line for one in served])
     if heads:
         await _count_waiting(connection, queue, served, rooms, credit)
@@ -90,7 +93,7 @@ async def serve(
     shares = share_out(waiting, rooms, credit, turns, weights, most_lines=MOST_LINES)
     for one, share in zip(served, shares, strict=True):
         one.share = share
-    batches = await _release(connection, queue, served, refs_in_batch)
+    batches = await _release(connection, queue, served, rooms, refs_in_batch)
     await _cancel_new(connection, queue, served, rooms)
     joined, stays = await _join(connection, served, rooms, is_fair=locked["is_fair"])
     _move_on(queue, bounds, due, stays, locked["locked_at"] if len(due) < look else None)
@@ -148,8 +151,9 @@ async def _count_waiting(connection: Conn, queue: str, served: Sequence[_Served]
 
 
 async def _release(
-    connection: Conn, queue: str, served: Sequence[_Served], refs_in_batch: int
+    connection: Conn, queue: str, served: Sequence[_Served], rooms: Rooms, refs_in_batch: int
 ) -> tuple[OutboxBatch, ...]:
+    """Release the shares; admitted at once when each line says all that the limits ask, else at the dispatch."""
     going = [(place, one) for place, one in enumerate(served, 1) if one.share]
     if not going:
         return ()
@@ -161,8 +165,11 @@ async def _release(
     ]
     due = columns(fresh) or [()] * 4
     ranks = [one.line.rank for one in served]
-    rows = await connection.fetch(_SQL["release"], queue, *columns(shares), refs_in_batch, *due, ranks)
-    return tuple(OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows)
+    is_admitted = all(rooms.are_told_by(one.line) for _, one in going)
+    rows = await connection.fetch(_SQL["release"], queue, *columns(shares), refs_in_batch, *due, ranks, is_admitted)
+    return tuple(
+        OutboxBatch(row["id"], queue, tuple(map(JobRef, row["ids"], row["tickets"])), is_admitted) for row in rows
+    )
 
 
 async def _cancel_new(connection: Conn, queue: str, served: Sequence[_Served], rooms: Rooms) -> None:

@@ -23,6 +23,8 @@ class OutboxBatch(NamedTuple):
     id: int
     queue: str
     refs: tuple[JobRef, ...]
+    #: Their limits have been judged. Not known of a batch that somebody else's release left.
+    is_admitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

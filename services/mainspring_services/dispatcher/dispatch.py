@@ -14,7 +14,7 @@ from datetime import timedelta
 from mainspring.broker import topology
 from mainspring.broker.connection import Unroutable, connect, declare
 from mainspring.broker.delivery import Delivery
-from mainspring.broker.messages import split
+from mainspring.broker.messages import JobBatch, split
 from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.job import JobRef
@@ -61,7 +61,7 @@ class Dispatch:
         for failures in range(1, MOST_TRIES + 1):
             try:
                 if going is None:
-                    going = await self._judge(queue, delivery.batch.refs)
+                    going = await self._judge(delivery.batch)
                 # What was admitted has new tickets by now: a second try publishes these, and judges no more.
                 async with traced(
                     self._database, Operation.DISPATCH, queue, [ref.id for ref in going], delivery.traceparent
@@ -89,11 +89,12 @@ class Dispatch:
         except Unavailable as error:
             log.warning("queue not declared", queue=queue, error=str(error))
 
-    async def _judge(self, queue: str, refs: Sequence[JobRef]) -> Sequence[JobRef]:
+    async def _judge(self, batch: JobBatch) -> Sequence[JobRef]:
         """The references that go on to the work queue, with the tickets that they have then."""
+        queue, refs = batch.queue, batch.refs
         if self._view.is_paused(queue) and await self._return_paused(queue, refs):
             return ()
-        if self._view.may_be_limited(queue):
+        if not batch.is_admitted and self._view.may_be_limited(queue):
             return await self._admit(queue, refs)
         return refs
 

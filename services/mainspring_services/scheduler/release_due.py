@@ -138,7 +138,7 @@ class ReleaseDue:
     async def _publish(self, batch: OutboxBatch) -> None:
         try:
             async with traced(self._database, Operation.RELEASE, batch.queue, [ref.id for ref in batch.refs]):
-                await self._publisher.publish_due(JobBatch(batch.queue, batch.refs))
+                await self._publisher.publish_due(JobBatch(batch.queue, batch.refs, batch.is_admitted))
         except Unroutable:
             log.error("returned as unroutable: the queue backs off", queue=batch.queue, jobs=len(batch.refs))
             self._topology.forget(batch.queue)

@@ -28,6 +28,12 @@ def test_a_documented_body_is_read():
     assert decode(body()) == JobBatch("billing", (REF,))
 
 
+def test_a_message_says_that_its_jobs_are_admitted():
+    batch = JobBatch("billing", (REF,), is_admitted=True)
+    assert encode(batch) == f'{{"v":1,"queue":"billing","jobs":[["{ID}",3]],"admitted":true}}'.encode()
+    assert decode(encode(batch)) == batch
+
+
 def test_a_hundred_jobs_are_read_in_their_order():
     refs = tuple(JobRef(UUID(int=number), number) for number in range(100, 0, -1))
     assert decode(encode(JobBatch("billing", refs))).refs == refs

@@ -19,7 +19,7 @@ from mainspring.domain.states import (
 )
 
 ALLOWED = {
-    Event.RELEASE: ("scheduled blocked", "enqueued"),
+    Event.RELEASE: ("scheduled blocked", "enqueued admitted"),
     Event.JOIN: ("scheduled blocked", "blocked"),
     Event.LIMIT: ("enqueued admitted retrying", "blocked"),
     Event.ADMIT: ("enqueued retrying", "admitted"),

@@ -1,10 +1,12 @@
 -- name: lock_candidates
--- The references whose ticket is current, in the order of the message's ids; the others are stale.
-SELECT job.id, job.fence, job.task, job.line, job.attempts_used > 0 OR job.hand_backs > 0 AS has_begun
+-- The references whose ticket is current, in the order of the message's ids; the others are stale. Some may have been
+-- admitted by their release.
+SELECT job.id, job.fence, job.task, job.state, job.line, job.attempts_used > 0 OR job.hand_backs > 0 AS has_begun
 FROM (SELECT a.id, a.ticket FROM unnest($1::uuid[], $2::bigint[]) AS a (id, ticket) ORDER BY a.id) AS asked
 CROSS JOIN LATERAL (
-    SELECT id, fence, task, line, attempts_used, hand_backs FROM mainspring.live_jobs
-    WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket AND live_jobs.state IN ('enqueued', 'retrying')
+    SELECT id, fence, task, state, line, attempts_used, hand_backs FROM mainspring.live_jobs
+    WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.ticket
+        AND live_jobs.state IN ('enqueued', 'admitted', 'retrying')
     FOR UPDATE
 ) AS job
 

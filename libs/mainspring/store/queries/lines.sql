@@ -79,6 +79,7 @@ ORDER BY asked.place
 
 -- name: release
 -- So many jobs of each line, in the order of due time: those that wait in it, then others that have just become due.
+-- With $11 they are admitted by it.
 WITH shares AS MATERIALIZED (
     SELECT * FROM unnest($2::text[], $3::smallint[], $4::integer[], $10::integer[])
         WITH ORDINALITY AS share (line, priority, jobs, rank, place)
@@ -103,7 +104,7 @@ picked AS MATERIALIZED (
 ),
 released AS (
     UPDATE mainspring.live_jobs
-    SET state = 'enqueued', fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, reason = NULL,
+    SET state = CASE WHEN $11 THEN 'admitted' ELSE 'enqueued' END, fence = fence + 1, released_at = clock_timestamp(), rechecks = 0, reason = NULL,
         line = coalesce(($7::text[])[array_position($6::uuid[], id)], line)
     WHERE id = ANY (ARRAY(SELECT picked.id FROM picked))
     RETURNING id, fence
