@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
 
+from mainspring.domain.ids import uuid7
 from mainspring.domain.job import JobRef
 from mainspring.domain.states import State
-from mainspring.store import claims, queues
+from mainspring.store import claims, fleet, queues
 from mainspring.store.claims import ClaimAnswer, Claimant
 from mainspring.store.pool import Conn, Database, connect
 
@@ -60,14 +61,40 @@ async def test_every_other_end_is_told(database: Database) -> None:
         limited = JobRef(await put_job(connection, State.ENQUEUED, queue="limited"), 7)
         await queues.set_concurrency(connection, "limited", 1)
         unknown_task = JobRef(await put_job(connection, State.ENQUEUED, task="elsewhere"), 7)
+        no_worker = JobRef(await put_job(connection, State.ENQUEUED, task="nowhere"), 7)
+        other = fleet.Worker(uuid4(), "h", 1, "v", ("q",), ("elsewhere",), 1, 1)
+        await fleet.beat_worker(connection, other)
         finished = JobRef(await put_job(connection, State.SUCCEEDED), 7)
         never = JobRef(uuid4(), 1)
-        answer = await claim(connection, paused, limited, unknown_task, finished, never)
-        assert answer.returned == {"paused": [paused], "limited": [limited], "unknown_task": [unknown_task]}
+        answer = await claim(connection, paused, limited, unknown_task, no_worker, finished, never)
+        returned = {"paused": [paused], "limited": [limited], "unknown_task": [unknown_task]}
+        assert answer.returned == returned | {"no_worker": [no_worker]}
         assert (answer.stale, answer.unknown, answer.claimed) == ([finished], [never], [])
-        for ref in (paused, limited, unknown_task):
+        for ref in (paused, limited, unknown_task, no_worker):
             row = await live(connection, ref.id)
             assert (row["state"], row["attempts_used"], row["fence"]) == ("scheduled", 1, 8)
+
+
+@pytest.mark.parametrize(("hours", "minutes"), [(0, 1), (1, 30), (100, 60)])
+async def test_what_no_worker_knows_is_tried_again_after_half_of_its_age(
+    database: Database, hours: int, minutes: int
+) -> None:
+    async with database.connection() as connection:
+        made_at = datetime.now(UTC) - timedelta(hours=hours)
+        job_id = uuid7(int(made_at.timestamp() * 1000), 1)
+        await claim(connection, JobRef(await put_job(connection, State.ENQUEUED, task="nowhere", id=job_id), 7))
+        row = await live(connection, job_id)
+        assert row["reason"] == "no_worker"
+        assert abs(row["due_at"] - datetime.now(UTC) - timedelta(minutes=minutes)) < timedelta(seconds=30)
+
+
+async def test_a_worker_that_comes_calls_what_waits_for_it(database: Database) -> None:
+    async with database.connection() as connection:
+        refs = [JobRef(await put_job(connection, State.ENQUEUED, task=name), 7) for name in ("new", "new", "other")]
+        await claim(connection, *refs)
+        assert [await fleet.call_waiting(connection, ["new", "newer"], most=1) for _ in range(3)] == [1, 1, 0]
+        due = [(await live(connection, ref.id))["due_at"] <= datetime.now(UTC) for ref in refs]
+        assert due == [True, True, False]
 
 
 async def test_a_complete_key_ends_the_job_without_running_it(database: Database) -> None:

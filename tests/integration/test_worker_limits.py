@@ -60,3 +60,17 @@ def test_while_memory_is_short_a_worker_takes_nothing_and_another_does(system: S
     job = system.final(job_id)
     assert job["result"] == 3
     assert job["worker"] != short["id"]
+
+
+def test_what_no_worker_knows_is_said_and_runs_as_soon_as_one_comes_that_does(system: System) -> None:
+    system.fleet.start("worker", "crash_tasks", queues="fleet").wait_ready()
+    system.ready()
+    job_id = system.submit("fleet.add", {"a": 1, "b": 2}, queue="fleet")
+    system.until(lambda: system.job(job_id)["reason"] == "no_worker", what="it came back")
+    kinds = [one["kind"] for one in system.http.get(f"/v1/jobs/{job_id}/why").json()["blockers"]]
+    assert kinds == ["returned", "no_worker"]
+    system.worker()
+    assert system.final(job_id, seconds=20)["result"] == 3
+    # The first worker may still be asked now and then: from now on another one knows the task.
+    reasons = [event["details"]["reason"] for event in system.job(job_id)["events"]]
+    assert reasons == ["no_worker", *["unknown_task"] * (len(reasons) - 1)]

@@ -118,6 +118,7 @@ _RETURNED = {
     "paused": "its queue was paused when a worker wanted it",
     "limited": "it reached a worker before its limits had been asked",
     "unknown_task": "it reached a worker that doesn't know its task",
+    "no_worker": "it reached a worker that doesn't know its task, and no other did",
     "unroutable": "the broker had no queue for its message",
 }
 

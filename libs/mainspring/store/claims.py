@@ -14,6 +14,7 @@ from uuid import UUID
 
 from mainspring.domain.job import JobRef
 from mainspring.domain.retry import RetryPolicy, policy_from
+from mainspring.store.fleet import WORKER_LIFE
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -22,6 +23,8 @@ _SQL = load("claims")
 MOST = 200
 #: What a paused, limited or unknown job waits before it is released again.
 RETURN_DELAY = timedelta(seconds=1)
+#: What a job waits whose task no worker knows that lives: at least, and at most.
+NO_WORKER_DELAYS = (timedelta(minutes=1), timedelta(hours=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class ClaimAnswer:
     """What became of each reference."""
 
     claimed: list[ClaimedJob] = field(default_factory=list)
-    #: By reason: paused, limited, unknown_task. They wait in Postgres again.
+    #: By reason: paused, limited, unknown_task, no_worker. They wait in Postgres again.
     returned: dict[str, list[JobRef]] = field(default_factory=dict)
     #: Ended here: their key was complete already.
     duplicates: list[JobRef] = field(default_factory=list)
@@ -95,6 +98,8 @@ async def claim(
         RETURN_DELAY,
         min(ids),
         max(ids),
+        WORKER_LIFE,
+        *NO_WORKER_DELAYS,
     )
     answer = ClaimAnswer()
     absent: list[JobRef] = []

@@ -62,6 +62,12 @@ async def beat_worker(connection: Conn, worker: Worker) -> None:
     )
 
 
+async def call_waiting(connection: Conn, tasks: Sequence[str], most: int = 2000) -> int:
+    """Make jobs due that wait for a worker that knows one of these tasks; returns how many, ``most`` at a time."""
+    done = await connection.execute(_SQL["call_waiting"], tasks, most)
+    return int(done.split()[-1])
+
+
 async def forget_worker(connection: Conn, worker_id: UUID) -> None:
     """Take a worker off the list."""
     await connection.execute(_SQL["forget_worker"], worker_id)

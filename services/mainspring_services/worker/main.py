@@ -23,7 +23,7 @@ from mainspring.store import fleet, queues
 from mainspring.store.claims import Claimant
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
-from mainspring.store.wakeups import CANCEL_CHANNEL, listen
+from mainspring.store.wakeups import CANCEL_CHANNEL, DUE_CHANNEL, listen
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.gates import Gates
 from mainspring.worker.intake import Intake
@@ -74,6 +74,10 @@ async def serve(service: Service) -> None:
 async def _introduce(database: Database, slots: Slots, show: ShowWorker) -> None:
     await database.run(lambda connection: fleet.upsert_tasks(connection, slots.pool.catalogue, show.version))
     await database.run(lambda connection: queues.make_queues(connection, show.queues))
+    # Seen by the others first: then nobody finds that no worker knows them any more.
+    await show.run_once()
+    while await database.run(lambda connection: fleet.call_waiting(connection, show.tasks)):
+        await database.run(lambda connection: fleet.notify(connection, DUE_CHANNEL))
 
 
 def _slots(settings: WorkerSettings, reporter: Reporter) -> Slots:

@@ -22,7 +22,12 @@ sorted AS MATERIALIZED (
             WHEN complete.is_complete THEN 'duplicate'
             WHEN queues.paused THEN 'paused'
             WHEN locked.state <> 'admitted' AND concurrency.is_limited THEN 'limited'
-            WHEN NOT locked.task = ANY ($6::text[]) THEN 'unknown_task'
+            WHEN NOT locked.task = ANY ($6::text[]) THEN
+                CASE WHEN EXISTS (
+                    SELECT FROM mainspring.workers
+                    WHERE locked.queue = ANY (workers.queues) AND locked.task = ANY (workers.tasks)
+                        AND workers.beat_at > (SELECT clock_timestamp()) - $10::interval
+                ) THEN 'unknown_task' ELSE 'no_worker' END
             ELSE 'start'
         END AS verdict
     FROM locked
@@ -82,11 +87,15 @@ claimed AS (
 ),
 returned AS (
     UPDATE mainspring.live_jobs
-    SET state = 'scheduled', reason = judged.verdict, fence = fence + 1, due_at = clock_timestamp() + $7::interval
+    SET state = 'scheduled', reason = judged.verdict, fence = fence + 1,
+        -- What nobody knows isn't tried again and again: after half of its age, or when a worker comes that knows it.
+        due_at = clock_timestamp() + CASE WHEN judged.verdict = 'no_worker' THEN
+            greatest($11::interval, least($12::interval, (clock_timestamp() - mainspring.made_at(live_jobs.id)) / 2)) ELSE $7::interval
+        END
     FROM judged
     WHERE live_jobs.id = judged.id
         AND live_jobs.id = ANY (
-            ARRAY(SELECT id FROM judged WHERE verdict IN ('paused', 'limited', 'unknown_task'))
+            ARRAY(SELECT id FROM judged WHERE verdict IN ('paused', 'limited', 'unknown_task', 'no_worker'))
         )
     RETURNING live_jobs.id, live_jobs.fence, live_jobs.reason
 ),

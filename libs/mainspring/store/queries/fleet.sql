@@ -17,6 +17,16 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (id) DO UPDATE SET
     free_slots = excluded.free_slots, queues = excluded.queues, tasks = excluded.tasks, beat_at = clock_timestamp()
 
+-- name: call_waiting
+-- Jobs that wait for a worker that knows their task are due now; some thousands at a time.
+UPDATE mainspring.live_jobs SET due_at = clock_timestamp()
+WHERE id = ANY (ARRAY(
+    SELECT id FROM mainspring.live_jobs
+    WHERE state = 'scheduled' AND reason = 'no_worker' AND task = ANY ($1::text[]) AND due_at > clock_timestamp()
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
+
 -- name: forget_worker
 DELETE FROM mainspring.workers WHERE id = $1
 
