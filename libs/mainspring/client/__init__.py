@@ -10,5 +10,6 @@ commits.
 
 from mainspring.client.client import Client
 from mainspring.client.schedules import Schedule, ScheduleOptions, Schedules
+from mainspring.domain.unique import Then, Unique
 
-__all__ = ["Client", "Schedule", "ScheduleOptions", "Schedules"]
+__all__ = ["Client", "Schedule", "ScheduleOptions", "Schedules", "Then", "Unique"]

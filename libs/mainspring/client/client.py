@@ -14,6 +14,7 @@ from mainspring.client.schedules import Schedules
 from mainspring.domain.errors import JobFailed, NotFinished, NotFound
 from mainspring.domain.job import JobRequest
 from mainspring.domain.states import State
+from mainspring.domain.unique import Unique
 from mainspring.runtime.submit import Submitter, submit_in
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
@@ -49,9 +50,12 @@ class Client:
         run_at: datetime | None = None,
         delay: timedelta | None = None,
         idempotency_key: str | None = None,
+        unique: Unique | None = None,
         connection: Any = None,
     ) -> UUID:
         """Submit one job and return its id; a repeated idempotency key returns the first job's.
+
+        ``unique``: if a job that is the same is there, its id is returned, and it may be changed.
 
         The job continues the OpenTelemetry span that is current, if there is one.
 
@@ -64,6 +68,7 @@ class Client:
             run_at=run_at,
             delay=delay,
             idempotency_key=idempotency_key,
+            unique=unique,
             traceparent=request.traceparent or current_traceparent(),
         )
         if connection is not None:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.retry import RetryPolicy
+from mainspring.domain.unique import Unique
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 DEFAULT_QUEUE = "default"
@@ -64,6 +65,7 @@ class JobRequest:
     traceparent: str | None = None
     schedule: str | None = None
     nominal_at: datetime | None = None
+    unique: Unique | None = None
 
     def __post_init__(self) -> None:
         check_name("task", self.task)

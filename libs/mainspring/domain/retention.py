@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.states import State
+from mainspring.domain.unique import LONGEST_PERIOD
 
 LONGEST_DAYS = 36_500.0
 #: An hour: what is kept for less than a day goes row by row.
@@ -114,8 +115,8 @@ class Keeping:
 
     @property
     def no_key_since(self) -> datetime:
-        """No idempotency key and no completion from before is kept."""
-        return self.no_job_since - timedelta(days=self.of_all.keys_days)
+        """No idempotency key, no completion and no place of a unique job from before is kept."""
+        return min(self.no_job_since - timedelta(days=self.of_all.keys_days), self._before(LONGEST_PERIOD.days))
 
     def of(self, day: Day) -> list[Cutoff]:
         """The cutoffs of a day's jobs, within the day: of queues that keep something otherwise, then of all others.

@@ -26,11 +26,12 @@ async def once(
     name = f"{kind}\t{key}"
     digest = hashlib.blake2b(request.encode(), digest_size=16).digest()
     await connection.execute("SET LOCAL lock_timeout = '1s'")
-    if not await jobs.reserve_keys(connection, [(name, jobs.new_id(), digest)]):
+    id_ = jobs.new_id()
+    if not await jobs.reserve_keys(connection, [(name, id_, digest)]):
         stored = (await jobs.read_keys(connection, [name]))[name]
         if stored.request_hash != digest:
             raise InvalidInput("idempotency_key", "was used with another request")
         return stored.answer or "", True
     answer = await work()
-    await jobs.store_answers(connection, {name: answer})
+    await jobs.store_answers(connection, {name: (id_, answer)})
     return answer, False

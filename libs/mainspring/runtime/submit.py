@@ -11,14 +11,18 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRequest
 from mainspring.domain.trace import JobTrace
+from mainspring.domain.unique import Then
 from mainspring.fault_points import reach
 from mainspring.runtime.batcher import Batcher
+from mainspring.runtime.unique import resolve
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
 from mainspring.store.jobs import NewJob, ReservedKey
@@ -29,11 +33,15 @@ from mainspring.telemetry import metrics
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An accepted job: its id, the answer as JSON text, and whether it was accepted earlier."""
+    """An accepted job: its id, the answer as JSON text, and whether it was accepted earlier.
+
+    ``unique``: what a unique submit did that met a job which is the same, and whose id this is.
+    """
 
     id: UUID
     answer: str
     is_replayed: bool = False
+    unique: Then | None = None
 
 
 class Submitter:
@@ -47,7 +55,7 @@ class Submitter:
 
     async def submit(self, request: JobRequest) -> Accepted:
         """Accept one job; shares its commit with others. Raises InvalidInput, DatabaseUnavailable."""
-        batcher = self._plain if request.idempotency_key is None else self._keyed
+        batcher = self._keyed if _needs_transaction(request) else self._plain
         return await batcher.submit(request)
 
     async def submit_many(self, requests: Sequence[JobRequest]) -> list[Accepted]:
@@ -55,12 +63,12 @@ class Submitter:
         return await self._write(requests)
 
     async def _write(self, requests: Sequence[JobRequest]) -> list[Accepted]:
-        if any(one.idempotency_key is not None for one in requests):
+        if any(map(_needs_transaction, requests)):
             accepted = await self._database.run_in_transaction(lambda connection: submit_in(connection, requests))
         else:
             accepted = await self._write_plain(requests)
         reach("submit.committed")
-        if len(requests) > 1 or requests[0].idempotency_key is not None:
+        if len(requests) > 1 or _needs_transaction(requests[0]):
             self._wake.call()
         return accepted
 
@@ -76,24 +84,35 @@ async def submit_in(connection: Conn, requests: Sequence[JobRequest]) -> list[Ac
     """Accept jobs inside the caller's transaction: they exist if and only if it commits."""
     ids = [jobs.new_id() for _ in requests]
     originals = await _originals(connection, requests, ids)
-    fresh = [(one, id_) for one, id_ in zip(requests, ids, strict=True) if id_ not in originals]
-    made = await _insert(connection, fresh)
-    answers = {job.id: _answer(job) for job in made}
-    await _keep_answers(connection, made, answers)
-    return [_accepted(id_, originals.get(id_), answers) for id_ in ids]
+    fresh = {id_: one for one, id_ in zip(requests, ids, strict=True) if id_ not in originals}
+    resolved = await resolve(connection, [(one, id_) for id_, one in fresh.items()])
+    made = await _insert(connection, resolved.making)
+    accepted = {job.id: Accepted(job.id, _answer(job)) for job in made}
+    for id_, (place, then) in resolved.places.items():
+        first = accepted.get(place) or Accepted(place, answer_of(await jobs.get(connection, place)))
+        accepted[id_] = replace(first, unique=then)
+    keyed = {one.idempotency_key: accepted[id_] for id_, one in fresh.items() if one.idempotency_key is not None}
+    if keyed:
+        await jobs.store_answers(connection, {key: (one.id, one.answer) for key, one in keyed.items()})
+    return [accepted[id_] if id_ in accepted else _replayed(originals[id_], accepted) for id_ in ids]
 
 
-def _accepted(id_: UUID, original: ReservedKey | None, answers: dict[UUID, str]) -> Accepted:
-    if original is None:
-        return Accepted(id_, answers[id_])
+def _needs_transaction(request: JobRequest) -> bool:
+    """Whether accepting it takes more than one statement."""
+    return request.idempotency_key is not None or request.unique is not None
+
+
+def _replayed(original: ReservedKey, accepted: dict[UUID, Accepted]) -> Accepted:
+    if original.answer is not None:
+        return Accepted(original.job_id, original.answer, is_replayed=True)
     # A repeat within this very batch: its original has just been answered.
-    return Accepted(original.job_id, original.answer or answers[original.job_id], is_replayed=True)
+    return replace(accepted[original.job_id], is_replayed=True)
 
 
-async def _insert(connection: Conn, fresh: Sequence[tuple[JobRequest, UUID]]) -> list[NewJob]:
-    if not fresh:
+async def _insert(connection: Conn, making: dict[UUID, JobRequest]) -> list[NewJob]:
+    if not making:
         return []
-    made = await jobs.insert(connection, [request for request, _ in fresh], [id_ for _, id_ in fresh])
+    made = await jobs.insert(connection, list(making.values()), list(making))
     _count(made)
     return made
 
@@ -123,17 +142,11 @@ async def _originals(connection: Conn, requests: Sequence[JobRequest], ids: Sequ
     return {mine.job_id: owners[key] for _, key, mine in keyed if owners[key].job_id != mine.job_id}
 
 
-async def _keep_answers(connection: Conn, made: Sequence[NewJob], answers: dict[UUID, str]) -> None:
-    keyed = {job.request.idempotency_key: answers[job.id] for job in made if job.request.idempotency_key is not None}
-    if keyed:
-        await jobs.store_answers(connection, keyed)
-
-
 def request_hash(request: JobRequest) -> bytes:
     """A digest of what a request asks for, whatever the order of its fields."""
     payload = json.dumps(json.loads(request.payload), sort_keys=True)
     parts = (request.task, payload, request.queue, request.priority, request.run_at, request.delay, request.timeout)
-    more = (request.retry, request.tags, request.expires_at)
+    more = (request.retry, request.tags, request.expires_at, *([request.unique] if request.unique else []))
     return hashlib.blake2b(repr(parts + more).encode(), digest_size=16).digest()
 
 
@@ -168,3 +181,36 @@ def _answer(job: NewJob) -> str:
     }
     # The payload is JSON text already: put it in its place instead of reading and writing it again.
     return json.dumps(body).replace('"payload": null', f'"payload": {request.payload}', 1)
+
+
+def answer_of(row: Any) -> str:
+    """A job that is there, as ``_answer`` has a new one. ``row`` is of the ``jobs`` view."""
+    body = {name: row[name] for name in _FIELDS} | {
+        name: json.loads(row[name]) if row[name] is not None else None for name in ("payload", "result", "error")
+    }
+    body["trace_id"] = JobTrace(row["id"], row["traceparent"]).trace_id
+    return json.dumps(body, default=lambda value: value.isoformat() if isinstance(value, datetime) else str(value))
+
+
+_FIELDS = [
+    "id",
+    "task",
+    "queue",
+    "state",
+    "reason",
+    "priority",
+    "attempt",
+    "attempts_used",
+    "max_attempts",
+    "timeout_seconds",
+    "run_at",
+    "due_at",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "idempotency_key",
+    "tags",
+    "schedule",
+    "nominal_at",
+    "worker",
+]

@@ -169,9 +169,10 @@ async def read_keys(connection: Conn, keys: Sequence[str]) -> dict[str, Reserved
     return {row["key"]: ReservedKey(row["job_id"], row["request_hash"], row["answer"]) for row in rows}
 
 
-async def store_answers(connection: Conn, answers: dict[str, str]) -> None:
-    """Keep what the first request of each key was answered."""
-    await connection.execute(_SQL["store_answers"], list(answers), list(answers.values()))
+async def store_answers(connection: Conn, answers: dict[str, tuple[UUID, str]]) -> None:
+    """Keep what the first request of each key was answered, and with which job."""
+    ids, texts = zip(*answers.values(), strict=True)
+    await connection.execute(_SQL["store_answers"], list(answers), texts, ids)
 
 
 async def get(connection: Conn, job_id: UUID) -> Any | None:

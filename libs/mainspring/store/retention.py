@@ -27,10 +27,11 @@ _DAY = re.compile(r"(?P<table>[a-z_]+)_(?P<day>\d{8})")
 _LOCK_TIMEOUT = "100ms"
 #: A day of payloads stays whole while more of its jobs than this are there.
 MOST_SURVIVORS = 5000
-KeyTable = Literal["completions", "idempotency_keys"]
+KeyTable = Literal["completions", "idempotency_keys", "unique_jobs"]
 _FORGET: dict[KeyTable, str] = {
     "completions": _SQL["forget_completions"],
     "idempotency_keys": _SQL["forget_idempotency_keys"],
+    "unique_jobs": _SQL["forget_unique_jobs"],
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from mainspring.domain.job import JobRequest
+from mainspring.domain.unique import Unique
 from mainspring.tasks import Task
 
 
@@ -28,10 +29,11 @@ class Recorder:
         run_at: datetime | None = None,
         delay: timedelta | None = None,
         idempotency_key: str | None = None,
+        unique: Unique | None = None,
         connection: Any = None,  # noqa: ARG002  accepted as a client does; its transaction takes nothing back here
     ) -> UUID:
         """As ``Client.submit``: the request is checked and kept."""
-        options = {"queue": queue, "priority": priority, "run_at": run_at, "delay": delay}
+        options = {"queue": queue, "priority": priority, "run_at": run_at, "delay": delay, "unique": unique}
         self.requests.append(request.with_options(idempotency_key=idempotency_key, **options))
         return uuid4()
 

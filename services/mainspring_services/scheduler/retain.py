@@ -96,10 +96,10 @@ class Retain:
         return self._kept_details is not None
 
     async def _forget_keys(self, keeping: Keeping) -> bool:
-        """Each step of the cutoff goes once over both tables."""
+        """Each step of the cutoff goes once over all tables of keys."""
         if keeping.no_key_since != self._keys_before:
             self._keys_before = keeping.no_key_since
-            self._blocks = {"completions": 0, "idempotency_keys": 0}
+            self._blocks = {"completions": 0, "idempotency_keys": 0, "unique_jobs": 0}
         for table, first in list(self._blocks.items()):
             reached = await self.database.run(partial(_forget, table, first, self._keys_before))
             if reached is None:

@@ -71,8 +71,8 @@ RETURNING key
 SELECT key, job_id, request_hash, answer FROM mainspring.idempotency_keys WHERE key = ANY ($1::text[])
 
 -- name: store_answers
-UPDATE mainspring.idempotency_keys SET answer = asked.answer
-FROM unnest($1::text[], $2::text[]) AS asked (key, answer)
+UPDATE mainspring.idempotency_keys SET answer = asked.answer, job_id = asked.job_id
+FROM unnest($1::text[], $2::text[], $3::uuid[]) AS asked (key, answer, job_id)
 WHERE idempotency_keys.key = asked.key
 
 -- name: get

@@ -83,7 +83,8 @@ SELECT (SELECT id FROM looked ORDER BY id DESC LIMIT 1) AS reached, (SELECT coun
 -- name: blocks
 SELECT
     pg_relation_size('mainspring.completions') / current_setting('block_size')::integer AS completions,
-    pg_relation_size('mainspring.idempotency_keys') / current_setting('block_size')::integer AS idempotency_keys
+    pg_relation_size('mainspring.idempotency_keys') / current_setting('block_size')::integer AS idempotency_keys,
+    pg_relation_size('mainspring.unique_jobs') / current_setting('block_size')::integer AS unique_jobs
 
 -- name: forget_completions
 -- By place in the table, so that no index on the time has to be kept for every job that ends.
@@ -100,4 +101,12 @@ WHERE ctid = ANY (ARRAY(
     SELECT keys.ctid FROM mainspring.idempotency_keys AS keys
     WHERE keys.ctid >= format('(%s,0)', $1::bigint)::tid AND keys.ctid < format('(%s,0)', $2::bigint)::tid
         AND keys.created_at < $3 AND NOT EXISTS (SELECT FROM mainspring.live_jobs WHERE live_jobs.id = keys.job_id)
+))
+
+-- name: forget_unique_jobs
+DELETE FROM mainspring.unique_jobs
+WHERE ctid = ANY (ARRAY(
+    SELECT places.ctid FROM mainspring.unique_jobs AS places
+    WHERE places.ctid >= format('(%s,0)', $1::bigint)::tid AND places.ctid < format('(%s,0)', $2::bigint)::tid
+        AND places.made_at < $3 AND NOT EXISTS (SELECT FROM mainspring.live_jobs WHERE live_jobs.id = places.job_id)
 ))

@@ -46,6 +46,7 @@ from mainspring_services.api.tracing import traced_submit
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=USUAL_PROBLEMS)
 RESULT_POLL_SECONDS = 0.1
 EXAMPLE = {"task": "billing.charge", "payload": {"customer": "6f1f2e9c", "cents": 990}, "queue": "billing"}
+UNIQUE = {"Unique-Job": {"description": "What was done: `keep`, `replace`, `postpone`.", "schema": {"type": "string"}}}
 LOCATION = {"Location": {"description": "The job's own address.", "schema": {"type": "string"}}}
 
 
@@ -54,6 +55,7 @@ LOCATION = {"Location": {"description": "The job's own address.", "schema": {"ty
     status_code=201,
     response_class=Response,
     responses={
+        200: {"model": Job, "description": "A unique job that was there already.", "headers": LOCATION | UNIQUE},
         201: {"model": Job, "description": "Accepted, and durable.", "headers": LOCATION | REPLAYED},
         **answers(409, 429),
         **BODY_PROBLEMS,
@@ -69,7 +71,9 @@ async def submit(request: Request, state: State) -> Response:
         accepted = await state.submitter.submit(one.with_options(traceparent=traceparent))
         span.set_attributes({"messaging.message.id": str(accepted.id), "mainspring.task": one.task})
     headers = {"Location": f"/v1/jobs/{accepted.id}"} | replayed(accepted.is_replayed)
-    return Response(accepted.answer, 201, headers, media_type="application/json")
+    if accepted.unique is not None:
+        headers["Unique-Job"] = accepted.unique
+    return Response(accepted.answer, 200 if accepted.unique else 201, headers, media_type="application/json")
 
 
 @router.post(
@@ -85,7 +89,7 @@ async def submit(request: Request, state: State) -> Response:
     dependencies=[SUBMITS],
 )
 async def submit_batch(request: Request, state: State) -> Response:
-    """Submit up to 10,000 jobs, all or none; each may have an `idempotency_key`."""
+    """Submit up to 10,000 jobs, all or none; each may have an `idempotency_key`, and be `unique`."""
     body = await read_json(request)
     entries = body.get("jobs") if isinstance(body, dict) else None
     if not isinstance(entries, list) or not entries:

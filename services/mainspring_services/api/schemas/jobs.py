@@ -14,6 +14,7 @@ from mainspring.domain.job import JobRequest, payload_text
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.states import Outcome, State
 from mainspring.domain.trace import JobTrace
+from mainspring.domain.unique import LONGEST_PERIOD, Then, Unique
 from mainspring.store.job_lists import JobFilter
 from mainspring.store.jobs import JobEdit
 from mainspring_services.api.schemas.common import Instant, NameText, Note
@@ -37,6 +38,36 @@ class RetryIn(BaseModel):
         return RetryPolicy(self.max_attempts, self.base, self.factor, self.cap, tuple(self.delays))
 
 
+class UniqueIn(BaseModel):
+    """What makes a job the same as another, and what its submit does then."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: str | None = Field(
+        default=None, description="Jobs of the task with this key are the same; else equal payloads."
+    )
+    period_seconds: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="A job counts for so long after its submission; without it, until it has ended.",
+    )
+    states: list[State] = Field(
+        default=[], description="The states in which it counts; without them all in which it has not ended."
+    )
+    then: Then = Field(
+        default=Then.KEEP,
+        description="`keep`: the job that is there is the answer. `replace`: if it waits it takes the new payload and "
+        "priority. `postpone`: and the new time.",
+    )
+
+    def unique(self) -> Unique:
+        """As the domain has it. Raises InvalidInput."""
+        if self.period_seconds is not None and not 1 <= self.period_seconds <= LONGEST_PERIOD.total_seconds():
+            raise InvalidInput("unique.period_seconds", f"must be from 1 to {LONGEST_PERIOD.total_seconds():g} seconds")
+        period = timedelta(seconds=self.period_seconds) if self.period_seconds is not None else None
+        return Unique(self.key, period, tuple(self.states), self.then)
+
+
 class JobIn(BaseModel):
     """A job to submit."""
 
@@ -53,6 +84,7 @@ class JobIn(BaseModel):
     idempotency_key: str | None = None
     tags: list[str] = Field(default_factory=list)
     expires_at: Instant | None = None
+    unique: UniqueIn | None = None
 
     def request(self, header_key: str | None = None) -> JobRequest:
         """As the domain has it. Raises InvalidInput."""
@@ -68,6 +100,7 @@ class JobIn(BaseModel):
             idempotency_key=self.idempotency_key if self.idempotency_key is not None else header_key,
             tags=tuple(self.tags),
             expires_at=self.expires_at,
+            unique=self.unique.unique() if self.unique else None,
         )
 
 
