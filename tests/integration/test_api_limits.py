@@ -272,3 +272,20 @@ def test_a_bad_entry_of_a_file_is_named_and_nothing_is_applied(api: Api, change:
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["field"] == field
     assert api.http.get("/v1/queues/never").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("POST", "/v1/jobs", {"task": "t", "delay_seconds": True}, "delay_seconds"),
+        ("POST", "/v1/jobs", {"task": "t", "timeout_seconds": "5"}, "timeout_seconds"),
+        ("PUT", "/v1/queues/q", {"aging_seconds": True}, "aging_seconds"),
+        ("PUT", "/v1/limits/l", RATE | {"period_seconds": "60"}, "period_seconds"),
+        ("PUT", "/v1/schedules/s", {"task": "t", "every_seconds": True}, "every_seconds"),
+        ("PUT", "/v1/retention", {"keys_days": True}, "keys_days"),
+        ("POST", "/v1/bulk", {"action": "cancel", "all": True, "per_second": True}, "per_second"),
+    ],
+)
+def test_a_number_is_neither_text_nor_true(api: Api, method: str, path: str, body: Any, field: str) -> None:
+    answer = api.http.request(method, path, json=body)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.bulk import CANARY, FASTEST, SLOWEST, Action, BulkFilter, BulkOperation, BulkRequest, Canary
 from mainspring.domain.states import State
-from mainspring_services.api.schemas.common import Instant, NameText, Note
+from mainspring_services.api.schemas.common import Instant, NameText, Note, Number
 
 
 class BulkFilterIn(BaseModel):
@@ -38,8 +38,8 @@ class CanaryIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    steps: list[float] = Field(default=list(CANARY), description="Shares of all, rising; after the last come all.")
-    most_failures: float = Field(
+    steps: list[Number] = Field(default=list(CANARY), description="Shares of all, rising; after the last come all.")
+    most_failures: Number = Field(
         default=0.1, ge=0, lt=1, description="The share of first attempts that may fail. Beyond it the operation stops."
     )
 
@@ -56,7 +56,7 @@ class BulkIn(BaseModel):
     filter: BulkFilterIn = Field(default_factory=BulkFilterIn)
     all: bool = Field(default=False, strict=True, description="Without a filter: it is meant for all.")
     priority: int | None = Field(default=None, ge=0, le=9, strict=True, description="Of an `edit`.")
-    per_second: float | None = Field(
+    per_second: Number | None = Field(
         default=None, ge=SLOWEST, le=FASTEST, allow_inf_nan=False, description="At most so many a second."
     )
     canary: CanaryIn | None = Field(default=None, description="Of a `redrive`.")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Strict
 
 from mainspring.domain.job import NAME
 
@@ -28,6 +28,8 @@ def _written_out(value: object) -> object:
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]")
 #: An instant that a caller gives; that it has a zone is checked by the domain.
 Instant = Annotated[datetime, BeforeValidator(_written_out)]
+#: A number as JSON has it: neither text nor true.
+Number = Annotated[float, Strict()]
 #: A person's words: anything that Postgres keeps.
 Note = Annotated[str, Field(max_length=1000), AfterValidator(_storable)]
 #: Part of a name, or a tag: what a list is filtered by.

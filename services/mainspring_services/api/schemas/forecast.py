@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.spread import MOST_PROPOSED
 from mainspring.runtime import forecast
-from mainspring_services.api.schemas.common import NameText
+from mainspring_services.api.schemas.common import NameText, Number
 
 
 class Bucket(BaseModel):
@@ -75,7 +75,7 @@ class JitterIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: NameText
-    jitter_seconds: float = Field(ge=0, le=86_400, allow_inf_nan=False)
+    jitter_seconds: Number = Field(ge=0, le=86_400, allow_inf_nan=False)
 
 
 class JittersIn(BaseModel):

@@ -17,7 +17,7 @@ from mainspring.domain.trace import JobTrace
 from mainspring.domain.unique import LONGEST_PERIOD, Then, Unique
 from mainspring.store.job_lists import JobFilter
 from mainspring.store.jobs import JobEdit
-from mainspring_services.api.schemas.common import Instant, NameText, Note
+from mainspring_services.api.schemas.common import Instant, NameText, Note, Number
 
 MOST_IN_BATCH = 10_000
 
@@ -46,7 +46,7 @@ class UniqueIn(BaseModel):
     key: str | None = Field(
         default=None, description="Jobs of the task with this key are the same; else equal payloads."
     )
-    period_seconds: float | None = Field(
+    period_seconds: Number | None = Field(
         default=None,
         allow_inf_nan=False,
         description="A job counts for so long after its submission; without it, until it has ended.",
@@ -78,8 +78,8 @@ class JobIn(BaseModel):
     queue: str | None = None
     priority: int | None = Field(default=None, strict=True)
     run_at: Instant | None = None
-    delay_seconds: float | None = Field(default=None, ge=0, le=316_224_000, allow_inf_nan=False)
-    timeout_seconds: float | None = Field(default=None, gt=0, le=2_592_000, allow_inf_nan=False)
+    delay_seconds: Number | None = Field(default=None, ge=0, le=316_224_000, allow_inf_nan=False)
+    timeout_seconds: Number | None = Field(default=None, gt=0, le=2_592_000, allow_inf_nan=False)
     retry: RetryIn | None = None
     idempotency_key: str | None = None
     tags: list[str] = Field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.limits import LONGEST_PERIOD, MOST, MOST_NAMES, SHORTEST_PERIOD, Kind, Limit, Strategy
-from mainspring_services.api.schemas.common import Note
+from mainspring_services.api.schemas.common import Note, Number
 
 _PLACE = "customer or customer.id"
 
@@ -22,7 +22,7 @@ class LimitIn(BaseModel):
     per: str | None = Field(
         default=None, description=f"A place in the payload, such as {_PLACE}: each value has a limit of its own."
     )
-    period_seconds: float | None = Field(
+    period_seconds: Number | None = Field(
         default=None, ge=SHORTEST_PERIOD, le=LONGEST_PERIOD, allow_inf_nan=False, description="Of a rate."
     )
     burst: int | None = Field(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.limits import check_path
 from mainspring.runtime.queue_apply import DEFAULTS
-from mainspring_services.api.schemas.common import NameText
+from mainspring_services.api.schemas.common import NameText, Number
 from mainspring_services.api.schemas.jobs import RetryIn
 from mainspring_services.api.schemas.limits import LimitIn
 from mainspring_services.api.schemas.retention import QueueRetentionIn
@@ -50,7 +50,7 @@ class QueueIn(BaseModel):
     default_priority: int | None = Field(
         default=None, ge=0, le=9, strict=True, description="Of jobs whose request says none; null lifts it."
     )
-    default_timeout_seconds: float | None = Field(
+    default_timeout_seconds: Number | None = Field(
         default=None,
         gt=0,
         le=2_592_000,
@@ -58,7 +58,7 @@ class QueueIn(BaseModel):
         description="Of jobs for which neither the request nor the task says one; null lifts it.",
     )
     default_retry: RetryIn | None = Field(default=None, description="Likewise, the retry policy.")
-    default_expiry_seconds: float | None = Field(
+    default_expiry_seconds: Number | None = Field(
         default=None,
         gt=0,
         le=31_536_000,
@@ -67,7 +67,7 @@ class QueueIn(BaseModel):
         "null lifts it.",
     )
 
-    aging_seconds: float | None = Field(
+    aging_seconds: Number | None = Field(
         default=None,
         ge=1,
         le=31_536_000,

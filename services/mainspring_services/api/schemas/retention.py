@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.retention import LONGEST_DAYS, MOST_LAST, SHORTEST_DAYS, QueueRetention, Retention
+from mainspring_services.api.schemas.common import Number
 
-Days = Annotated[float, Field(ge=SHORTEST_DAYS, le=LONGEST_DAYS, allow_inf_nan=False)]
+Days = Annotated[Number, Field(ge=SHORTEST_DAYS, le=LONGEST_DAYS, allow_inf_nan=False)]
 
 
 class RetentionIn(BaseModel):

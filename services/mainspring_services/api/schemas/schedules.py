@@ -17,7 +17,7 @@ from mainspring.domain.reading import reading
 from mainspring.runtime.schedule_lint import warnings_of
 from mainspring.store.pool import Conn
 from mainspring.store.schedules import StoredSchedule
-from mainspring_services.api.schemas.common import Instant, Note
+from mainspring_services.api.schemas.common import Instant, Note, Number
 
 MOST_PREVIEWED = 1000
 
@@ -30,13 +30,13 @@ class ScheduleIn(BaseModel):
     task: str
     payload: dict[str, Any] = Field(default_factory=dict)
     cron: str | None = Field(default=None, max_length=256)
-    every_seconds: float | None = Field(default=None, allow_inf_nan=False)
+    every_seconds: Number | None = Field(default=None, allow_inf_nan=False)
     at: Instant | None = None
     timezone: str = Field(default="UTC", max_length=100)
-    jitter_seconds: float = Field(default=0, ge=0, le=86_400, allow_inf_nan=False)
+    jitter_seconds: Number = Field(default=0, ge=0, le=86_400, allow_inf_nan=False)
     misfire: Misfire = Misfire.FIRE_ONCE
     max_catchup: int = 100
-    catchup_window_seconds: float = Field(default=31_536_000, ge=0, le=316_224_000, allow_inf_nan=False)
+    catchup_window_seconds: Number = Field(default=31_536_000, ge=0, le=316_224_000, allow_inf_nan=False)
     overlap: Overlap = Overlap.SKIP
     start_at: Instant | None = None
     end_at: Instant | None = None
