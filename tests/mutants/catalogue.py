@@ -156,6 +156,41 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/integration/test_claims.py::test_every_other_end_is_told",),
     ),
     Mutant(
+        "the limits' locks at a release of lines",
+        (
+            Edit(
+                f"{STORE}/lines.py",
+                "    await limits.lock_concurrency(connection, queue, {one.line.task for one in served})\n",
+                "",
+            ),
+        ),
+        ("tests/integration/test_lines.py::test_two_queues_under_one_limit_are_released_one_after_the_other",),
+    ),
+    Mutant(
+        "the slot that a job keeps in its order",
+        (Edit("libs/mainspring/domain/limits.py", "has -= self._kept.get(bucket, 0)", "has -= 0"),),
+        ("tests/integration/test_strategies.py::test_in_order_a_retry_comes_before_those_behind_it",),
+    ),
+    Mutant(
+        "the place of a unique job",
+        (Edit("libs/mainspring/runtime/unique.py", "if one.counts(holder.state, holder.age) and", "if False and"),),
+        ("tests/integration/test_unique.py::test_of_many_at_one_moment_one_is_made",),
+    ),
+    Mutant(
+        "a canary's wait for what it took",
+        (
+            Edit(
+                "libs/mainspring/domain/bulk.py", "        if progress.pending:\n            return Move(0, step)\n", ""
+            ),
+        ),
+        ("tests/integration/test_bulk.py::test_a_canary_stops_by_itself_when_too_many_fail_again",),
+    ),
+    Mutant(
+        "what survives the drop of its day's payloads",
+        (Edit(f"{STORE}/retention.py", "WHERE id = ANY ($1)", "WHERE id = ANY ($1) AND false"),),
+        ("tests/integration/test_retention.py::test_what_has_not_ended_and_what_is_dead_keeps_its_payload",),
+    ),
+    Mutant(
         "reclaim",
         (
             Edit(
