@@ -10,6 +10,9 @@ import socket
 _RANGE = range(20_000, 32_000)
 # Not the module's generator: pytest-randomly seeds that one alike in every worker, so all would choose alike.
 _random = random.SystemRandom()
+#: What this process has chosen lately: a server may not have bound it yet, or be down for a moment.
+_chosen: set[int] = set()
+_MOST_REMEMBERED = len(_RANGE) // 2
 
 
 def is_free(port: int) -> bool:
@@ -25,10 +28,13 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose that many different free ports; another process may still take one before a server binds it."""
+    """Choose that many free ports, others each time; another process may still take one before a server binds it."""
+    if len(_chosen) > _MOST_REMEMBERED:
+        _chosen.clear()
     chosen: list[int] = []
     while len(chosen) < count:
         port = _random.choice(_RANGE)
-        if port not in chosen and is_free(port):
+        if port not in _chosen and is_free(port):
+            _chosen.add(port)
             chosen.append(port)
     return chosen

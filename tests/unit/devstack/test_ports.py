@@ -18,3 +18,8 @@ def test_a_port_that_something_listens_on_is_not_free() -> None:
         port = server.getsockname()[1]
         assert not is_free(port)
     assert is_free(port)
+
+
+def test_none_is_chosen_twice_though_nobody_has_bound_it_yet():
+    ports = [port for _ in range(2000) for port in free_ports(1)]
+    assert len(set(ports)) == 2000
