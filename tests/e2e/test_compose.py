@@ -74,7 +74,8 @@ def test_every_image_is_pinned(project: Project) -> None:
 
 
 def test_doctor_finds_all_well(project: Project) -> None:
-    assert "ok" in project.compose("exec", "-T", "api", "mainspring", "doctor")
+    # Another test may just have taken the worker's container away: then it says so, and is right.
+    assert "ok" in project.until(lambda: project.compose("exec", "-T", "api", "mainspring", "doctor"))
 
 
 def test_prometheus_sees_every_service(project: Project) -> None:
