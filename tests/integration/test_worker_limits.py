@@ -1,4 +1,4 @@
-"""Limits of one worker: the share of a queue, starts in a second, memory; other workers have what it doesn't take."""
+"""What a worker doesn't take (its own limits, a task that it doesn't know) another one has."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ async def submit_in(connection: Conn, requests: Sequence[JobRequest]) -> list[Ac
     made = await _insert(connection, resolved.making)
     accepted = {job.id: Accepted(job.id, _answer(job)) for job in made}
     for id_, (place, then) in resolved.places.items():
-        first = accepted.get(place) or Accepted(place, answer_of(await jobs.get(connection, place)))
+        first = accepted.get(place) or Accepted(place, _answer_of(await jobs.get(connection, place)))
         accepted[id_] = replace(first, unique=then)
     keyed = {one.idempotency_key: accepted[id_] for id_, one in fresh.items() if one.idempotency_key is not None}
     if keyed:
@@ -183,7 +183,7 @@ def _answer(job: NewJob) -> str:
     return json.dumps(body).replace('"payload": null', f'"payload": {request.payload}', 1)
 
 
-def answer_of(row: Any) -> str:
+def _answer_of(row: Any) -> str:
     """A job that is there, as ``_answer`` has a new one. ``row`` is of the ``jobs`` view."""
     body = {name: row[name] for name in _FIELDS} | {
         name: json.loads(row[name]) if row[name] is not None else None for name in ("payload", "result", "error")

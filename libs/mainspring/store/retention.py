@@ -89,8 +89,8 @@ async def drop_details(connection: Conn, day: Day) -> bool:
         await connection.execute(f"ALTER TABLE mainspring.job_details DETACH PARTITION mainspring.{day.name}")
     except asyncpg.LockNotAvailableError:
         return False
-    # Under the lock: nobody makes one of them anew. What is kept goes to the default partition.
-    kept = [row["id"] for row in await connection.fetch(_SQL["survivors"], *bounds, MOST_SURVIVORS + 1)]
+    # Under the lock, and all of them: nobody makes one anew. What is kept goes to the default partition.
+    kept = [row["id"] for row in await connection.fetch(_SQL["survivors"], *bounds, None)]
     await connection.execute(
         f"INSERT INTO mainspring.job_details SELECT * FROM mainspring.{day.name} WHERE id = ANY ($1)",  # noqa: S608
         kept,

@@ -32,7 +32,8 @@ class DueLine(NamedTuple):
 async def cancel_older(connection: Conn, queue: str, lines: Sequence[DueLine], rooms: Rooms) -> int:
     """For limits that keep the newest: cancel the older jobs of keys that have more due than slots.
 
-    Returns how many."""
+    Returns how many.
+    """
     contested: dict[Limit, dict[str, list[DueLine]]] = defaultdict(lambda: defaultdict(list))
     for one in lines:
         for limit, key, _ in rooms.needs(one.line):
@@ -71,9 +72,7 @@ async def cancel_new(connection: Conn, queue: str, lines: Sequence[tuple[DueLine
             continue
         waiting = []
         if has_waiting:
-            rows = await connection.fetch(
-                _SQL["waiting_new"], queue, [one.line.text], [one.line.priority], MOST_AT_ONCE
-            )
+            rows = await connection.fetch(_SQL["waiting_new"], queue, one.line.text, one.line.priority, MOST_AT_ONCE)
             waiting = [row["id"] for row in rows]
         gone.update(await _cancel(connection, [*one.due, *waiting], full[0]))
     return gone

@@ -46,12 +46,7 @@ ranked AS (
 SELECT ranked.id FROM ranked WHERE ranked.place > (SELECT most FROM asked_limit)
 
 -- name: waiting_new
--- Jobs that wait in these lines and have not begun.
-SELECT waiting.id
-FROM unnest($2::text[], $3::smallint[]) AS asked (line, priority)
-CROSS JOIN LATERAL (
-    SELECT id FROM mainspring.live_jobs
-    WHERE live_jobs.queue = $1 AND live_jobs.state = 'blocked' AND live_jobs.priority = asked.priority
-        AND live_jobs.line = asked.line AND live_jobs.attempts_used = 0 AND live_jobs.hand_backs = 0
-    LIMIT $4
-) AS waiting
+-- Jobs that wait in a line and have not begun.
+SELECT id FROM mainspring.live_jobs
+WHERE queue = $1 AND state = 'blocked' AND line = $2 AND priority = $3 AND attempts_used = 0 AND hand_backs = 0
+LIMIT $4
