@@ -206,3 +206,16 @@ async def pid(ctx: JobContext, *, mib: int = 0) -> int:
     """The process that it ran in, which keeps so much memory from then on."""
     KEPT.append(b"\x01" * (mib << 20))
     return os.getpid()
+
+
+@task("fleet.calls_out", queue="fleet", retry=QUICK, circuit="fleet-api")
+async def calls_out(ctx: JobContext) -> None:
+    """Fails while there is an outage."""
+    connection = await asyncpg.connect(os.environ["MAINSPRING_DATABASE_URL"])
+    try:
+        if await connection.fetchval("SELECT to_regclass('outage') IS NOT NULL") and await connection.fetchval(
+            "SELECT count(*) FROM outage"
+        ):
+            raise ConnectionError("no route")
+    finally:
+        await connection.close()

@@ -17,6 +17,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 
 from mainspring.context import JobContext
+from mainspring.domain.circuit import check_circuit
 from mainspring.domain.errors import InvalidInput, Misconfigured
 from mainspring.domain.job import DEFAULT_QUEUE, JobRequest, check_name, payload_text
 from mainspring.domain.retry import DEFAULT, RetryPolicy
@@ -37,6 +38,7 @@ class Task(Generic[P, R]):
     retry: RetryPolicy
     arguments: type[BaseModel] = field(repr=False)
     returns: TypeAdapter[Any] = field(repr=False)
+    circuit: str | None = None
 
     @cached_property
     def is_async(self) -> bool:
@@ -81,21 +83,25 @@ def task(
     queue: str = DEFAULT_QUEUE,
     timeout: float | timedelta = 300,
     retry: RetryPolicy = DEFAULT,
+    circuit: str | None = None,
 ) -> Callable[[Callable[Concatenate[JobContext, P], Any]], Task[P, Any]]:
     """Make a function a task. Its first parameter is the JobContext; the payload's fields follow by name.
 
     ``timeout`` (seconds or timedelta) bounds one attempt. An ``async def`` handler runs on the runner's event
-    loop; a plain one in a thread of the runner's process. Raises InvalidInput for a bad name or option.
+    loop; a plain one in a thread of the runner's process. ``circuit`` names what it depends on: when that fails too
+    often, the jobs of all tasks that name it are held. Raises InvalidInput for a bad name or option.
     """
     check_name("task", name)
     check_name("queue", queue)
+    if circuit is not None:
+        check_circuit(circuit)
     limit = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
     if limit <= timedelta(0):
         raise InvalidInput("timeout", "must be more than 0 seconds")
 
     def declare(handler: Callable[Concatenate[JobContext, P], Any]) -> Task[P, Any]:
         arguments, returns = _signature(name, handler)
-        return Task(name, handler, queue, limit, retry, arguments, returns)
+        return Task(name, handler, queue, limit, retry, arguments, returns, circuit)
 
     return declare
 

@@ -28,7 +28,9 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 STEP = """
 WITH asked AS (
     SELECT
-        row(NULL, 'rate', $1, 1, 'r', '{}', '{}', NULL, $2, $3, NULL, NULL, 'wait', false)::mainspring.limits AS rate,
+        row(
+            NULL, 'rate', $1, 1, 'r', '{}', '{}', NULL, $2, $3, NULL, NULL, 'wait', false, NULL, NULL
+        )::mainspring.limits AS rate,
         row(1, '', $4, $5, $6, $7)::mainspring.rates AS given
 )
 SELECT found.room, found.free_at, after.latest, after.level, after.taken_at, after.taken

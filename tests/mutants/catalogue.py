@@ -186,6 +186,22 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/integration/test_bulk.py::test_a_canary_stops_by_itself_when_too_many_fail_again",),
     ),
     Mutant(
+        "a claim's look at its circuit",
+        (Edit(f"{STORE}/queries/claims.sql", "WHEN concurrency.is_shut THEN 'circuit'", ""),),
+        ("tests/integration/test_circuits.py::test_an_open_circuit_lets_nothing_start_whatever_way_it_came",),
+    ),
+    Mutant(
+        "a failure that doesn't count while its circuit isn't closed",
+        (
+            Edit(
+                "libs/mainspring/domain/settlement.py",
+                "if standing.is_circuit_broken and not ending.is_permanent:",
+                "if False:",
+            ),
+        ),
+        ("tests/integration/test_circuits.py::test_an_outage_costs_no_job_its_attempts",),
+    ),
+    Mutant(
         "what survives the drop of its day's payloads",
         (Edit(f"{STORE}/retention.py", "WHERE id = ANY ($1)", "WHERE id = ANY ($1) AND false"),),
         ("tests/integration/test_retention.py::test_what_has_not_ended_and_what_is_dead_keeps_its_payload",),

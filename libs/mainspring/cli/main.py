@@ -12,6 +12,7 @@ import typer
 from mainspring.cli import (
     bulk,
     calendars,
+    circuits,
     dead_letters,
     dev,
     doctor,
@@ -43,6 +44,7 @@ app.add_typer(queues.app, name="queues")
 app.add_typer(limits.app, name="limits")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(bulk.app, name="bulk")
+app.add_typer(circuits.app, name="circuits")
 app.add_typer(retention.app, name="retention")
 app.add_typer(queues.workers_app, name="workers")
 app.add_typer(keys.app, name="keys")

@@ -69,8 +69,13 @@ class Limit:
     strategy: Strategy = Strategy.WAIT
     ordered: bool = False
     id: int = 0
+    #: The circuit that it holds the jobs of, and the seconds until that may be probed: until then nothing goes.
+    circuit: str | None = None
+    shut_for: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.circuit is not None:
+            return
         check_name("name", self.name)
         _check_names("queues", self.queues)
         _check_names("tasks", self.tasks)
@@ -220,19 +225,23 @@ class Rooms:
         return [Blocker(limit, key, left) for limit, key, cost, left in lefts if left < cost]
 
     def free_in(self, line: Line) -> float | None:
-        """The seconds until a line that waits for rates alone may send a job; None for any other."""
+        """The seconds until a line that waits for time alone (rates, open circuits) may send a job; None for others."""
         blockers = self.blockers(line)
-        if not blockers or any(one.limit.kind is not Kind.RATE for one in blockers):
+        if not blockers or any(one.limit.kind is not Kind.RATE and not one.limit.shut_for for one in blockers):
             return None
         return max(self.free_in_of(one) for one in blockers)
 
     def free_in_of(self, blocker: Blocker) -> float:
-        """The seconds until a rate has a token; 0 for what is no rate."""
+        """The seconds until a rate has a token, or an open circuit is probed; 0 for others."""
+        if blocker.limit.shut_for:
+            return blocker.limit.shut_for
         rate = self.rates.get((blocker.limit.id, blocker.key))
         return rate.free_in if rate else 0.0
 
     def left(self, limit: Limit, key: str, line: Line) -> int:
         """What one of the line's limits has left for its jobs: slots, or tokens."""
+        if limit.shut_for:
+            return 0
         bucket = limit.id, key
         has = limit.most
         if limit.kind is Kind.RATE:

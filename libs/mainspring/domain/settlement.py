@@ -53,6 +53,8 @@ class Standing:
     policy: RetryPolicy
     hand_backs: int = 0
     cancel_requested: bool = False
+    #: What it depends on fails anyway (``domain.circuit``): its failure isn't its own.
+    is_circuit_broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,9 @@ def decide(ending: Ending, standing: Standing, jitter: float) -> Verdict:
             counts=False,
             run_alone=ending.run_alone,
         )
+    if standing.is_circuit_broken and not ending.is_permanent:
+        delay = standing.policy.delay_before(standing.attempts_used, jitter)
+        return Verdict(State.SCHEDULED, ending.outcome, delay=delay, counts=False, error=ending.error)
     if ending.is_permanent:
         return Verdict(State.DEAD, ending.outcome, reason=Reason.PERMANENT, error=ending.error)
     if standing.attempts_used >= standing.policy.max_attempts:

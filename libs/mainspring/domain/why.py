@@ -26,6 +26,9 @@ class HeldLimit:
     held: int = 0
     held_by: tuple[UUID, ...] = ()
     free_in: float | None = None
+    #: Of a circuit: when it opened, and the last error.
+    since: datetime | None = None
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,8 @@ def _of_workers(facts: Facts) -> Iterator[Obstacle]:
 
 
 def _of_limit(held: HeldLimit) -> Obstacle:
+    if held.blocker.limit.circuit is not None:
+        return _of_circuit(held)
     limit, key = held.blocker.limit, held.blocker.key
     place = f" for {limit.per} = {key!r}" if limit.per else ""
     details: dict[str, Any] = {"limit": limit.name, "key": key if limit.per else None, "most": limit.most}
@@ -164,6 +169,21 @@ def _of_limit(held: HeldLimit) -> Obstacle:
     return Obstacle(
         "concurrency", f"limit {limit.name}{place}: {held.held} of {limit.most} slots{named}", None, details
     )
+
+
+def _of_circuit(held: HeldLimit) -> Obstacle:
+    limit = held.blocker.limit
+    since = f" since {held.since:%Y-%m-%d %H:%M:%S}Z" if held.since else ""
+    cause = f" (last error: {held.cause})" if held.cause else ""
+    details: dict[str, Any] = {"circuit": limit.circuit, "since": held.since, "last_error": held.cause}
+    if limit.shut_for:
+        message = f"circuit {limit.circuit} is open{since}{cause}: it is probed in {span(limit.shut_for)}"
+        return Obstacle("circuit_open", message, limit.shut_for, details)
+    details |= {"held": held.held, "most": limit.most, "held_by": list(held.held_by)}
+    message = (
+        f"circuit {limit.circuit} is half open{since}{cause}: {held.held} of {limit.most} jobs that may probe it run"
+    )
+    return Obstacle("circuit_half_open", message, None, details)
 
 
 def _of_the_line(facts: Facts) -> Iterator[Obstacle]:

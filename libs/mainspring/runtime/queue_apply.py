@@ -95,7 +95,7 @@ def _fields(stored: Queue) -> dict[str, Any]:
 
 
 def _limit_fields(one: Limit) -> dict[str, Any]:
-    return {name: each for name, each in asdict(one).items() if name not in {"id", "name"}}
+    return {name: each for name, each in asdict(one).items() if name not in {"id", "name", "circuit", "shut_for"}}
 
 
 def _check_once(place: str, names: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
-from mainspring.store import queues
+from mainspring.store import circuits, queues
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -35,7 +35,7 @@ class Worker:
 
 
 async def upsert_tasks(connection: Conn, entries: Sequence[dict[str, Any]], version: str) -> None:
-    """Write a worker's tasks into the catalogue, and make their queues."""
+    """Write a worker's tasks into the catalogue, and make their queues and circuits. In a transaction."""
     await connection.execute(
         _SQL["upsert_tasks"],
         [entry["name"] for entry in entries],
@@ -43,8 +43,10 @@ async def upsert_tasks(connection: Conn, entries: Sequence[dict[str, Any]], vers
         [entry["timeout_seconds"] for entry in entries],
         [json.dumps(entry["retry"]) for entry in entries],
         [json.dumps(entry["payload_schema"]) for entry in entries],
+        [entry["circuit"] for entry in entries],
         version,
     )
+    await circuits.register(connection, {entry["circuit"] for entry in entries if entry["circuit"]})
     await queues.make_queues(connection, sorted({entry["queue"] for entry in entries}))
 
 

@@ -20,7 +20,7 @@ async def all_limits(connection: Conn) -> list[Limit]:
 
 
 async def named(connection: Conn) -> list[Limit]:
-    """Limits by name, but for those that belong to a queue."""
+    """Limits by name, but for those that belong to a queue or a circuit."""
     return [_limit(row) for row in await connection.fetch(_SQL["named"])]
 
 
@@ -102,5 +102,6 @@ async def forget_rates(connection: Conn) -> None:
 
 
 def _limit(row: Any) -> Limit:
-    kinds = {"kind": Kind(row["kind"]), "strategy": Strategy(row["strategy"])}
-    return Limit(**dict(row) | kinds | {"queues": tuple(row["queues"]), "tasks": tuple(row["tasks"])})
+    fields = dict(row) | {"queues": tuple(row["queues"]), "tasks": tuple(row["tasks"])}
+    del fields["is_queues_own"]
+    return Limit(**fields | {"kind": Kind(row["kind"]), "strategy": Strategy(row["strategy"])})

@@ -74,7 +74,7 @@ def event_of(verdict: Verdict) -> Event:
         return Event.STOP
     if verdict.state is State.DEAD:
         return Event.BURY
-    # One that counts, from the tenth in a row on, is a failure like any other.
+    # A hand-back that counts, from the tenth in a row on, is a failure like any other.
     return Event.RETRY if verdict.counts else Event.HAND_BACK
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from mainspring.domain.limits import Blocker, Kind, Line
 from mainspring.domain.states import State
 from mainspring.domain.why import MOST_AHEAD, MOST_NAMED, Facts, HeldLimit, Serving
 from mainspring.store import limits
+from mainspring.store.circuits import all_circuits
 from mainspring.store.fleet import WORKER_LIFE
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
@@ -49,4 +51,11 @@ async def _held_limit(connection: Conn, blocker: Blocker, free_in: float | None)
     if blocker.limit.kind is Kind.RATE:
         return HeldLimit(blocker, free_in=free_in)
     rows = await connection.fetch(_SQL["holders"], blocker.limit.id, blocker.key, MOST_NAMED)
-    return HeldLimit(blocker, blocker.limit.most - blocker.left, tuple(row["id"] for row in rows))
+    held = HeldLimit(blocker, blocker.limit.most - blocker.left, tuple(row["id"] for row in rows))
+    if blocker.limit.circuit is None:
+        return held
+    since, cause = next(
+        ((one.circuit.opened_at, one.last_error) for one in await all_circuits(connection, blocker.limit.circuit)),
+        (None, None),
+    )
+    return replace(held, since=since, cause=cause)

@@ -52,9 +52,10 @@ class Attempt:
         """How long it has been running."""
         return boot_time() - self.started_at
 
-    def standing(self) -> Standing:
+    def standing(self, *, is_circuit_broken: bool = False) -> Standing:
         """What is left of the job's budget."""
-        return Standing(self.job.attempts_used, self.job.policy, self.job.hand_backs, self.cancel_requested)
+        job = self.job
+        return Standing(job.attempts_used, job.policy, job.hand_backs, self.cancel_requested, is_circuit_broken)
 
     def order(self) -> dict[str, Any]:
         """What the runner needs to run it, as JSON values."""

@@ -40,4 +40,5 @@ def catalogue_entry(one: Task[Any, Any]) -> dict[str, Any]:
         "timeout_seconds": one.timeout.total_seconds(),
         "retry": one.retry.as_json(),
         "payload_schema": one.payload_schema(),
+        "circuit": one.circuit,
     }

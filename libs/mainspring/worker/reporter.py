@@ -30,6 +30,7 @@ from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.worker import attempt_span
 from mainspring.worker.attempt import Attempt
+from mainspring.worker.circuits import Circuits
 from mainspring.worker.job_log import JobLog
 
 log = get_logger(__name__)
@@ -45,6 +46,7 @@ class Reporter:
         self._publisher = publisher
         self._successes: Batcher[settle.Success, bool] = Batcher("succeed", self._succeed, most=200)
         self._failures: Batcher[settle.Failure, int | None] = Batcher("fail", self._fail, most=200)
+        self.circuits = Circuits(database)
         self.log = JobLog()
 
     def report_success(self, attempt: Attempt, ending: Ending, settled: OnSettled, unsettled: OnUnsettled) -> None:
@@ -59,9 +61,10 @@ class Reporter:
     async def report(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
         """Settle one attempt; tries on while the database is away, for the fence decides in the end."""
         failures = 0
+        is_broken = await self.circuits.is_broken_by(attempt, ending)
         while True:
             try:
-                await self._settle(attempt, ending, is_committed)
+                await self._settle(attempt, ending, is_committed, is_broken)
                 break
             except DatabaseUnavailable as error:
                 failures += 1
@@ -86,14 +89,15 @@ class Reporter:
         attempt.delivery.settle([attempt.ref])
         settled(attempt)
 
-    async def _settle(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
+    async def _settle(self, attempt: Attempt, ending: Ending, is_committed: bool, is_broken: bool) -> None:
         job = attempt.job
         if ending.outcome is Outcome.SUCCEEDED:
             success = settle.Success(job.id, job.fence, job.claim_id, ending.result)
             if is_committed or await self._successes.submit(success) or await self._is_recorded(attempt):
                 self._record(attempt, ending.outcome)
             return
-        verdict = decide(ending, attempt.standing(), random.random())  # noqa: S311  jitter, not a secret
+        standing = attempt.standing(is_circuit_broken=is_broken)
+        verdict = decide(ending, standing, random.random())  # noqa: S311  jitter, not a secret
         fence = await self._failures.submit(settle.Failure(job.id, job.fence, job.claim_id, job.task, verdict))
         if fence is not None:
             self._record(attempt, verdict.outcome, verdict)
@@ -103,6 +107,8 @@ class Reporter:
             self._record(attempt, verdict.outcome, verdict)
 
     def _record(self, attempt: Attempt, outcome: Outcome, verdict: Verdict | None = None) -> None:
+        if outcome is Outcome.SUCCEEDED:
+            self.circuits.succeeded(attempt)
         count, seconds = _instruments(attempt.job.task, outcome.value)
         count.inc()
         seconds.observe(attempt.seconds())

@@ -13,6 +13,7 @@ from mainspring_services.api import openapi, problems
 from mainspring_services.api.routes import (
     bulk,
     calendars,
+    circuits,
     dead_letters,
     events,
     fleet,
@@ -40,7 +41,19 @@ def make_app(parts: ApiState, settings: ApiSettings) -> FastAPI:
     openapi.install(app)
     # The paths of all schedules come before those of one, whose name could be the same word.
     schedule_routes = schedule_changes, schedules, calendars
-    for module in (jobs, *schedule_routes, queues, limits, dead_letters, bulk, retention, fleet, events, forecast):
+    for module in (
+        jobs,
+        *schedule_routes,
+        queues,
+        limits,
+        circuits,
+        dead_letters,
+        bulk,
+        retention,
+        fleet,
+        events,
+        forecast,
+    ):
         app.include_router(module.router)
 
     @app.get("/livez", include_in_schema=False)

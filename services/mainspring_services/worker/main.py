@@ -24,6 +24,7 @@ from mainspring.store.claims import Claimant
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.wakeups import CANCEL_CHANNEL, DUE_CHANNEL, listen
+from mainspring.worker.circuits import TELL_SECONDS
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.gates import Gates
 from mainspring.worker.intake import Intake
@@ -48,9 +49,11 @@ async def serve(service: Service) -> None:
     await wait_for_schema(settings.direct_url, NAME)
     publisher = Publisher(settings.amqp_url, NAME)
     async with Database(settings.database_url, NAME, most=settings.database_connections) as database:
-        slots = _slots(settings, Reporter(database, publisher))
+        reporter = Reporter(database, publisher)
+        slots = _slots(settings, reporter)
         service.guard("runners", slots.pool.keep())
         await slots.pool.is_ready.wait()
+        reporter.circuits.learn(slots.pool.catalogue)
         show = _show(settings, database, slots)
         await when_available(lambda: _introduce(database, slots, show))
         claimant = Claimant(show.worker_id, show.tasks)
@@ -59,6 +62,8 @@ async def serve(service: Service) -> None:
         broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
         consumer = _start(service, settings, database, slots, intake, show)
         service.start_loops([Loop("rabbitmq", broker.run_once, BROKER_SECONDS)])
+        if reporter.circuits:
+            service.start_loops([Loop("circuits", reporter.circuits.run_once, TELL_SECONDS)])
         await service.wait_for_stop()
         await consumer.stop_consuming()
         await intake.stop()
@@ -72,7 +77,9 @@ async def serve(service: Service) -> None:
 
 
 async def _introduce(database: Database, slots: Slots, show: ShowWorker) -> None:
-    await database.run(lambda connection: fleet.upsert_tasks(connection, slots.pool.catalogue, show.version))
+    await database.run_in_transaction(
+        lambda connection: fleet.upsert_tasks(connection, slots.pool.catalogue, show.version)
+    )
     await database.run(lambda connection: queues.make_queues(connection, show.queues))
     # Seen by the others first: then nobody finds that no worker knows them any more.
     await show.run_once()

@@ -13,7 +13,7 @@ from mainspring.domain.errors import Misconfigured
 from mainspring.worker.loader import catalogue_entry, load
 
 
-@task("billing.charge", queue="billing", timeout=30, retry=RetryPolicy(max_attempts=2))
+@task("billing.charge", queue="billing", timeout=30, retry=RetryPolicy(max_attempts=2), circuit="payments-api")
 async def charge(ctx, *, cents: int) -> int:
     return cents
 
@@ -95,6 +95,7 @@ def test_the_catalogue_keeps_what_settling_needs_without_the_code():
         "queue": "billing",
         "timeout_seconds": timedelta(seconds=30).total_seconds(),
         "retry": RetryPolicy(max_attempts=2).as_json(),
+        "circuit": "payments-api",
     }
     assert schema["properties"]["cents"]["type"] == "integer"
     assert schema["required"] == ["cents"]

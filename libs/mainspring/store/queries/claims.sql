@@ -21,6 +21,7 @@ sorted AS MATERIALIZED (
             WHEN locked.expires_at <= clock_timestamp() THEN 'expired'
             WHEN complete.is_complete THEN 'duplicate'
             WHEN queues.paused THEN 'paused'
+            WHEN concurrency.is_shut THEN 'circuit'
             WHEN locked.state <> 'admitted' AND concurrency.is_limited THEN 'limited'
             WHEN NOT locked.task = ANY ($6::text[]) THEN
                 CASE WHEN EXISTS (
@@ -38,12 +39,12 @@ sorted AS MATERIALIZED (
         LIMIT 1
     ) AS complete ON true
     LEFT JOIN mainspring.queues ON queues.name = locked.queue
-    LEFT JOIN LATERAL (
-        SELECT true AS is_limited FROM mainspring.limits
+    CROSS JOIN LATERAL (
+        SELECT count(*) > 0 AS is_limited, bool_or(limits.shut_until > clock_timestamp()) AS is_shut
+        FROM mainspring.limits
         WHERE limits.kind = 'concurrency'
             AND (limits.queue = locked.queue OR locked.queue = ANY (limits.queues) OR locked.task = ANY (limits.tasks))
-        LIMIT 1
-    ) AS concurrency ON true
+    ) AS concurrency
 ),
 -- Tokens are taken last, for jobs that start.
 starting AS MATERIALIZED (
@@ -99,11 +100,12 @@ returned AS (
         )
     RETURNING live_jobs.id, live_jobs.fence, live_jobs.reason
 ),
--- No token: it waits in its line, where the next release that finds one takes it.
+-- No token, or its circuit is open: it waits in its line, until a release may take it.
 blocked AS (
     UPDATE mainspring.live_jobs
-    SET state = 'blocked', reason = 'rate', fence = fence + 1, line = mainspring.line_of(id, queue, task)
-    WHERE id = ANY (ARRAY(SELECT judged.id FROM judged WHERE judged.verdict = 'rate'))
+    SET state = 'blocked', fence = fence + 1, line = mainspring.line_of(id, queue, task),
+        reason = CASE WHEN id = ANY (ARRAY(SELECT judged.id FROM judged WHERE judged.verdict = 'rate')) THEN 'rate' ELSE 'circuit' END
+    WHERE id = ANY (ARRAY(SELECT judged.id FROM judged WHERE judged.verdict IN ('rate', 'circuit')))
     RETURNING id, fence, reason
 ),
 noted AS (

@@ -1,12 +1,13 @@
 -- name: upsert_tasks
-INSERT INTO mainspring.tasks (name, queue, timeout_seconds, retry, payload_schema, version)
-SELECT asked.name, asked.queue, asked.timeout_seconds, asked.retry, asked.payload_schema, $6
-FROM unnest($1::text[], $2::text[], $3::double precision[], $4::jsonb[], $5::jsonb[])
-    AS asked (name, queue, timeout_seconds, retry, payload_schema)
+INSERT INTO mainspring.tasks (name, queue, timeout_seconds, retry, payload_schema, circuit, version)
+SELECT asked.name, asked.queue, asked.timeout_seconds, asked.retry, asked.payload_schema, asked.circuit, $7
+FROM unnest($1::text[], $2::text[], $3::double precision[], $4::jsonb[], $5::jsonb[], $6::text[])
+    AS asked (name, queue, timeout_seconds, retry, payload_schema, circuit)
 ORDER BY asked.name
 ON CONFLICT (name) DO UPDATE SET
     queue = excluded.queue, timeout_seconds = excluded.timeout_seconds, retry = excluded.retry,
-    payload_schema = excluded.payload_schema, version = excluded.version, updated_at = clock_timestamp()
+    payload_schema = excluded.payload_schema, circuit = excluded.circuit, version = excluded.version,
+    updated_at = clock_timestamp()
 
 -- name: payload_schemas
 SELECT name, payload_schema FROM mainspring.tasks

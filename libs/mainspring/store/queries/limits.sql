@@ -1,30 +1,17 @@
 -- name: all
-SELECT
-    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note, strategy, ordered,
-    CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
-FROM mainspring.limits
-ORDER BY coalesce(name, queue), id
+SELECT * FROM mainspring.limits_now ORDER BY name, id
 
 -- name: named
-SELECT id, name, kind, most, per, period_seconds, burst, cost, note, strategy, ordered, queues, tasks
-FROM mainspring.limits WHERE name IS NOT NULL ORDER BY name
+SELECT * FROM mainspring.limits_now WHERE NOT is_queues_own AND circuit IS NULL ORDER BY name
 
 -- name: of_queue
 -- Those that jobs of the queue can be under: whether a job is depends on its task.
-SELECT
-    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note, strategy, ordered,
-    CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
-FROM mainspring.limits
-WHERE queue = $1 OR $1 = ANY (queues) OR tasks <> '{}'
-ORDER BY id
+SELECT * FROM mainspring.limits_now WHERE $1 = ANY (queues) OR tasks <> '{}' ORDER BY id
 
 -- name: lock_concurrency
 -- In one order; whoever holds them counts and admits, and nobody else can in between.
-SELECT
-    id, coalesce(name, queue) AS name, kind, most, per, period_seconds, burst, cost, note, strategy, ordered,
-    CASE WHEN queue IS NULL THEN queues ELSE ARRAY[queue] END AS queues, tasks
-FROM mainspring.limits
-WHERE kind = 'concurrency' AND (queue = $1 OR $1 = ANY (queues) OR tasks && $2::text[])
+SELECT * FROM mainspring.limits_now
+WHERE kind = 'concurrency' AND ($1 = ANY (queues) OR tasks && $2::text[])
 ORDER BY id
 FOR NO KEY UPDATE
 

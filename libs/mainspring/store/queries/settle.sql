@@ -106,7 +106,12 @@ changed AS (
         fence = live_jobs.fence + 1,
         due_at = locked.ended_at + locked.delay,
         attempts_used = live_jobs.attempts_used - CASE WHEN locked.counts THEN 0 ELSE 1 END,
-        hand_backs = CASE WHEN locked.outcome IN ('handed_back', 'snoozed') THEN live_jobs.hand_backs + 1 ELSE 0 END,
+        -- A failure that doesn't count is no hand-back, and still the job has begun.
+        hand_backs = CASE
+            WHEN locked.outcome IN ('handed_back', 'snoozed') THEN live_jobs.hand_backs + 1
+            WHEN locked.counts THEN 0
+            ELSE greatest(live_jobs.hand_backs, 1)
+        END,
         run_alone = locked.new_run_alone,
         finished_at = CASE WHEN locked.new_state = 'dead' THEN locked.ended_at END,
         claim_id = NULL,

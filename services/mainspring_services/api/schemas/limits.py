@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mainspring.domain.circuit import LIMIT_PREFIX
+from mainspring.domain.errors import InvalidInput
 from mainspring.domain.limits import LONGEST_PERIOD, MOST, MOST_NAMES, SHORTEST_PERIOD, Kind, Limit, Strategy
 from mainspring_services.api.schemas.common import Note, Number
 
@@ -51,6 +53,8 @@ class LimitIn(BaseModel):
 
     def limit(self, name: str) -> Limit:
         """The limit of this name. Raises InvalidInput."""
+        if name.startswith(LIMIT_PREFIX):
+            raise InvalidInput("name", f"{LIMIT_PREFIX}… is the name of the limit that an open circuit makes")
         burst = self.most if self.burst is None and self.kind is Kind.RATE else self.burst
         fields = self.model_dump(exclude={"name", "queues", "tasks", "burst"})
         return Limit(name, queues=tuple(self.queues), tasks=tuple(self.tasks), burst=burst, **fields)
