@@ -237,5 +237,6 @@ def test_an_outage_costs_no_job_its_attempts(system: System) -> None:
     system.query("DELETE FROM outage")
     all_done(system, ids)
     assert system.count("SELECT count(*) FROM mainspring.dead_letters") == 0
-    assert system.count("SELECT max(attempts_used) FROM mainspring.finished_jobs") <= 2
+    # Those of its budget count, and no other.
+    assert system.count("SELECT count(*) FROM mainspring.finished_jobs WHERE attempts_used > 1") <= 5
     system.until(circuit(system, "closed"), what="it is closed again")

@@ -89,7 +89,7 @@ def decide(ending: Ending, standing: Standing, jitter: float) -> Verdict:
             run_alone=ending.run_alone,
         )
     if standing.is_circuit_broken and not ending.is_permanent:
-        delay = standing.policy.delay_before(standing.attempts_used, jitter)
+        delay = _delay(ending, standing, jitter)
         return Verdict(State.SCHEDULED, ending.outcome, delay=delay, counts=False, error=ending.error)
     if ending.is_permanent:
         return Verdict(State.DEAD, ending.outcome, reason=Reason.PERMANENT, error=ending.error)
@@ -99,7 +99,12 @@ def decide(ending: Ending, standing: Standing, jitter: float) -> Verdict:
 
 
 def _retry(ending: Ending, standing: Standing, jitter: float) -> Verdict:
-    backoff = standing.policy.delay_before(standing.attempts_used, jitter)
-    delay = max(backoff, ending.delay) if ending.delay is not None else backoff
+    delay = _delay(ending, standing, jitter)
     state = State.RETRYING if delay <= LONGEST_LADDER_DELAY else State.SCHEDULED
     return Verdict(state, ending.outcome, delay=delay, run_alone=ending.run_alone, error=ending.error)
+
+
+def _delay(ending: Ending, standing: Standing, jitter: float) -> timedelta:
+    """The policy's, or what the handler asked for if that is longer."""
+    backoff = standing.policy.delay_before(standing.attempts_used, jitter)
+    return max(backoff, ending.delay) if ending.delay is not None else backoff

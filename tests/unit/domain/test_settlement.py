@@ -38,6 +38,21 @@ def test_a_failure_that_uses_up_the_budget_is_dead(outcome, used):
     assert (verdict.error, verdict.goes_to_ladder) == (BOOM, False)
 
 
+@pytest.mark.parametrize("used", [1, 3, 100])
+def test_a_failure_while_its_circuit_is_not_closed_does_not_count(used):
+    broken = Standing(used, POLICY, is_circuit_broken=True)
+    verdict = decide(Ending(Outcome.FAILED, error=BOOM), broken, 0.5)
+    assert (verdict.state, verdict.outcome, verdict.counts, verdict.error) == (
+        State.SCHEDULED,
+        Outcome.FAILED,
+        False,
+        BOOM,
+    )
+    assert verdict.delay >= timedelta(seconds=7)
+    assert decide(Ending(Outcome.FAILED, delay=MINUTE), broken, 0.5).delay == MINUTE
+    assert decide(Ending(Outcome.FAILED, is_permanent=True), broken, 0.5).state is State.DEAD
+
+
 @pytest.mark.parametrize("used", [1, 3])
 def test_a_permanent_failure_is_dead_whatever_is_left(used):
     verdict = decide(Ending(Outcome.FAILED, error=BOOM, is_permanent=True), standing(used), 0.5)
