@@ -18,7 +18,7 @@ from mainspring_services.api.app import make_app
 from mainspring_services.api.settings import ApiSettings
 
 HERE = Path(__file__).parent
-MODULES = ("mainspring", "mainspring.client", "mainspring.testing")
+MODULES = ("mainspring", "mainspring.batches", "mainspring.client", "mainspring.testing")
 
 
 def pages() -> dict[Path, str]:

@@ -8,11 +8,14 @@ import os
 import signal
 import socket
 import time
+from typing import Literal
 
 import asyncpg
 from opentelemetry import trace
+from pydantic import BaseModel
 
 from mainspring import JobContext, Permanent, RetryAfter, RetryPolicy, task
+from mainspring.batches import Batch, batch_task
 
 QUICK = RetryPolicy(max_attempts=3, base=0.2, factor=1, cap=1)
 #: What handlers leave behind in their process.
@@ -219,3 +222,71 @@ async def calls_out(ctx: JobContext) -> None:
             raise ConnectionError("no route")
     finally:
         await connection.close()
+
+
+@task("fleet.heavy", queue="fleet", retry=QUICK, slots=3)
+async def heavy(ctx: JobContext, *, seconds: float) -> None:
+    """Takes three slots; notes its start and its end."""
+    await note(ctx, "start")
+    await asyncio.sleep(seconds)
+    await note(ctx, "end")
+
+
+class Item(BaseModel):
+    """One job of a batch, and what is to become of it."""
+
+    n: int
+    then: Literal["return", "say", "fail", "fail_once", "permanent", "unfit", "raise", "block", "wait"] = "return"
+
+
+async def handle(batch: Batch[Item]) -> None:
+    """Does with each job what it asks for."""
+    for job in batch:
+        match job.payload.then:
+            case "say":
+                job.succeed({"n": job.payload.n, "of": len(batch)})
+            case "fail":
+                job.fail(ValueError(f"item {job.payload.n}"))
+            case "fail_once" if job.attempt == 1:
+                job.fail(RetryAfter(0.1))
+            case "permanent":
+                job.fail(Permanent("no such item"))
+            case "unfit":
+                job.succeed({"when": float("nan")})
+            case "raise" if job.attempt == 1:
+                raise OSError("the whole call failed")
+            case "block" if job.attempt == 1:
+                await asyncio.sleep(60)
+            case "wait":
+                await asyncio.sleep(1)
+
+
+@batch_task("fleet.batch", queue="fleet", most=8, wait=0.3, retry=QUICK)
+async def batch(batch: Batch[Item]) -> None:
+    """Outside any transaction; notes how many came together."""
+    connection = await asyncpg.connect(os.environ["MAINSPRING_DATABASE_URL"])
+    try:
+        for job in batch:
+            await connection.execute(
+                "INSERT INTO ledger (job, attempt, what, pid) VALUES ($1, $2, $3, $4)",
+                *(job.job_id, job.attempt, f"of {len(batch)}", os.getpid()),
+            )
+    finally:
+        await connection.close()
+    await handle(batch)
+
+
+@batch_task("fleet.batch_effects", queue="fleet", most=8, wait=0.3, retry=QUICK)
+async def batch_effects(batch: Batch[Item]) -> None:
+    """A write for each job, all one atom with their completions."""
+    async with batch.transaction() as connection:
+        rows = [(job.job_id, job.attempt) for job in batch]
+        await connection.executemany("INSERT INTO effects (job, attempt) VALUES ($1, $2)", rows)
+    await handle(batch)
+
+
+@batch_task("fleet.batch_in_thread", queue="fleet", most=8, retry=QUICK)
+def batch_in_thread(batch: Batch[Item]) -> None:
+    """A plain function."""
+    for job in batch:
+        job.succeed(job.payload.n)

@@ -24,6 +24,8 @@ from mainspring.domain.retry import DEFAULT, RetryPolicy
 
 P = ParamSpec("P")
 R = TypeVar("R")
+#: Of a worker that a job may take.
+MOST_SLOTS = 1000
 Handler = Callable[Concatenate[JobContext, P], R]
 
 
@@ -39,6 +41,8 @@ class Task(Generic[P, R]):
     arguments: type[BaseModel] = field(repr=False)
     returns: TypeAdapter[Any] = field(repr=False)
     circuit: str | None = None
+    #: How many of a worker's slots a job takes.
+    slots: int = 1
 
     @cached_property
     def is_async(self) -> bool:
@@ -54,12 +58,15 @@ class Task(Generic[P, R]):
 
     def arguments_from(self, payload: str) -> dict[str, Any]:
         """The handler's keyword arguments, read from a job's payload. Raises InvalidInput."""
+        # What pydantic keeps of a model's fields is exactly the handler's arguments.
+        return dict(self.payload_from(payload).__dict__)
+
+    def payload_from(self, payload: str) -> BaseModel:
+        """A job's payload as its model. Raises InvalidInput."""
         try:
-            model = self.arguments.model_validate_json(payload)
+            return self.arguments.model_validate_json(payload)
         except ValidationError as error:
             raise _first_fault(error) from None
-        # What pydantic keeps of a model's fields is exactly the handler's arguments.
-        return dict(model.__dict__)
 
     def payload_schema(self) -> dict[str, Any]:
         """The JSON schema of the payload, kept in the task catalogue."""
@@ -84,13 +91,28 @@ def task(
     timeout: float | timedelta = 300,
     retry: RetryPolicy = DEFAULT,
     circuit: str | None = None,
+    slots: int = 1,
 ) -> Callable[[Callable[Concatenate[JobContext, P], Any]], Task[P, Any]]:
     """Make a function a task. Its first parameter is the JobContext; the payload's fields follow by name.
 
     ``timeout`` (seconds or timedelta) bounds one attempt. An ``async def`` handler runs on the runner's event
     loop; a plain one in a thread of the runner's process. ``circuit`` names what it depends on: when that fails too
-    often, the jobs of all tasks that name it are held. Raises InvalidInput for a bad name or option.
+    often, the jobs of all tasks that name it are held. ``slots``: how many of a worker's slots a job takes. Raises
+    InvalidInput for a bad name or option.
     """
+    limit = check_options(name, queue, timeout, circuit)
+    if not 1 <= slots <= MOST_SLOTS:
+        raise InvalidInput("slots", f"must be from 1 to {MOST_SLOTS}")
+
+    def declare(handler: Callable[Concatenate[JobContext, P], Any]) -> Task[P, Any]:
+        arguments, returns = _signature(name, handler)
+        return Task(name, handler, queue, limit, retry, arguments, returns, circuit, slots)
+
+    return declare
+
+
+def check_options(name: str, queue: str, timeout: float | timedelta, circuit: str | None) -> timedelta:
+    """What all tasks can be told, checked; returns the timeout. Raises InvalidInput."""
     check_name("task", name)
     check_name("queue", queue)
     if circuit is not None:
@@ -98,12 +120,7 @@ def task(
     limit = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
     if limit <= timedelta(0):
         raise InvalidInput("timeout", "must be more than 0 seconds")
-
-    def declare(handler: Callable[Concatenate[JobContext, P], Any]) -> Task[P, Any]:
-        arguments, returns = _signature(name, handler)
-        return Task(name, handler, queue, limit, retry, arguments, returns, circuit)
-
-    return declare
+    return limit
 
 
 def _signature(name: str, handler: Callable[..., Any]) -> tuple[type[BaseModel], TypeAdapter[Any]]:

@@ -18,6 +18,10 @@ MOST_FILE_LINES = 300
 CATCHES_EVERYTHING = {
     "libs/mainspring/runtime/loop.py": (1, "a failed pass ends here, logged, and the next one follows"),
     "libs/mainspring/worker/executor.py": (2, "whatever a handler raises becomes an outcome"),
+    "libs/mainspring/worker/batch_executor.py": (
+        3,
+        "whatever a handler raises becomes an outcome, for each of its jobs",
+    ),
     "libs/mainspring/runtime/batcher.py": (1, "handed on to the callers, whose errors these are"),
     "libs/mainspring/store/pool.py": (1, "raised again, once the pool has the connection back"),
     "libs/mainspring/testing/crash_server.py": (

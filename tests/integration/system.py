@@ -109,6 +109,10 @@ class System:
         logs = "\n".join(f"== {one.name}\n{one.log_tail(8)}" for one in self.fleet.services)
         return f"{rows}\noutbox: {self.query('SELECT * FROM mainspring.outbox')}\nbroker: {self._messages()}\n{logs}"
 
+    def messages_in(self, queue: str) -> int:
+        """Messages in one queue of the broker, those in hand included."""
+        return sum(ready + in_hand for name, ready, in_hand in self._messages() if name == queue)
+
     def _messages(self) -> list[tuple[str, int, int]]:
         totals = "?disable_stats=true&enable_queue_totals=true"
         queues = self.stack.rabbitmq.management.ask("GET", "queues", query=totals)

@@ -266,6 +266,8 @@ def test_a_deleted_queue_is_made_again_and_its_jobs_come_back(system: System, vh
     system.fleet.services[-1].stop()
     ids = [system.submit("fleet.effect") for _ in range(10)]
     system.until(lambda: system.count("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'") == 10)
+    # A dispatcher that still had some would make the queues again, and the others would be missed after a minute alone.
+    system.until(lambda: system.messages_in(topology.due_queue("fleet")) == 0, what="all are with the workers' queue")
     for queue in (topology.work_queue("fleet"), topology.due_queue("fleet")):
         system.stack.rabbitmq.delete_queue(vhost_of(vhost_url), queue)
     system.worker()

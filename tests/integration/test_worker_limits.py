@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
 from .system import System
 
 RUNNING = "SELECT count(*) FROM mainspring.live_jobs WHERE state = 'running' AND queue = '{}'"
@@ -74,3 +77,50 @@ def test_what_no_worker_knows_is_said_and_runs_as_soon_as_one_comes_that_does(sy
     # The first worker may still be asked now and then: from now on another one knows the task.
     reasons = [event["details"]["reason"] for event in system.job(job_id)["events"]]
     assert reasons == ["no_worker", *["unknown_task"] * (len(reasons) - 1)]
+
+
+#: The most slots that handlers took at one moment, by their own notes.
+TAKEN = """
+    SELECT max(taken) FROM (
+        SELECT sum(
+            CASE finished_jobs.task WHEN 'fleet.heavy' THEN 3 ELSE 1 END
+            * CASE ledger.what WHEN 'start' THEN 1 ELSE -1 END
+        ) OVER (ORDER BY ledger.at) AS taken
+        FROM ledger JOIN mainspring.finished_jobs ON finished_jobs.id = ledger.job
+    ) AS moments
+"""
+
+
+def test_a_job_that_takes_several_slots_is_not_passed_by_for_ever(system: System) -> None:
+    system.worker(slots=3, hold=0.05)
+    system.ready()
+    system.http.put("/v1/queues/fleet", json={"release_window": 10}).raise_for_status()
+    seconds = itertools.cycle([1.0, 1.5, 1.9])  # so that they don.t end together
+    first = [system.submit("fleet.nap", {"seconds": next(seconds)}) for _ in range(4)]
+    heavy = system.submit("fleet.heavy", {"seconds": 0.3})
+    # As long as there are others, however many: it would wait for the last of them.
+    more = [system.submit("fleet.nap", {"seconds": next(seconds)}) for _ in range(3)]
+    while system.job(heavy)["state"] != "succeeded":
+        more.append(system.submit("fleet.nap", {"seconds": next(seconds)}))
+        assert len(more) < 40, "it never had its turn"
+        time.sleep(0.4)  # more than the worker can run
+    for job_id in (*first, *more):
+        assert system.final(job_id)["state"] == "succeeded"
+    assert system.count(TAKEN) == 3
+
+
+def test_a_job_takes_no_more_slots_than_there_are(system: System) -> None:
+    system.worker(slots=2, queues="fleet", hold=0.3)
+    system.ready()
+    jobs = [system.submit("fleet.heavy", {"seconds": 0.1}) for _ in range(4)]
+    for job_id in jobs:
+        assert system.final(job_id)["state"] == "succeeded"
+    assert system.count(TAKEN) == 3, "one at a time"
+
+
+def test_a_job_takes_no_more_slots_than_its_queue_has_here(system: System) -> None:
+    system.worker(slots=6, queues="fleet", queue_slots="fleet=2", hold=0.3)
+    system.ready()
+    jobs = [system.submit(task, {"seconds": 0.1}) for task in ("fleet.heavy", "fleet.nap") * 4]
+    for job_id in jobs:
+        assert system.final(job_id)["state"] == "succeeded"

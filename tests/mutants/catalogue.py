@@ -77,13 +77,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 f"{WORKER}/intake.py",
-                "        claim_id = uuid.uuid4()\n        failures = 0\n",
-                "        failures = 0\n",
-            ),
-            Edit(
-                f"{WORKER}/intake.py",
-                "            sent_at = boot_time()\n            try:\n",
-                "            sent_at = boot_time()\n            claim_id = uuid.uuid4()\n            try:\n",
+                "            return await claims.claim(connection, refs, claim_id, self._worker, lease)\n",
+                "            return await claims.claim(connection, refs, uuid.uuid4(), self._worker, lease)\n",
             ),
         ),
         (
@@ -200,6 +195,22 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         ("tests/integration/test_circuits.py::test_an_outage_costs_no_job_its_attempts",),
+    ),
+    Mutant(
+        "room for a job that takes several slots",
+        (
+            Edit(
+                "services/mainspring_services/worker/claim_jobs.py",
+                "if opens_in is None and left > 0 and self.intake.is_worth_room():",
+                "if False:",
+            ),
+        ),
+        ("tests/integration/test_worker_limits.py::test_a_job_that_takes_several_slots_is_not_passed_by_for_ever",),
+    ),
+    Mutant(
+        "the end of a batch's transaction for all when one can't complete",
+        (Edit(f"{WORKER}/handler_transaction.py", "if not refused:", "if True:"),),
+        ("tests/integration/test_batches.py::test_a_job_whose_effect_exists_keeps_no_other_from_its_own",),
     ),
     Mutant(
         "what survives the drop of its day's payloads",

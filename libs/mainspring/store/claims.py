@@ -110,6 +110,11 @@ async def claim(
     return answer
 
 
+async def tasks_of(connection: Conn, ids: Sequence[UUID]) -> dict[UUID, str]:
+    """The tasks of jobs that have not ended."""
+    return {row["id"]: row["task"] for row in await connection.fetch(_SQL["tasks_of"], ids)}
+
+
 def _sort(answer: ClaimAnswer, absent: list[JobRef], row: Any, claim_id: UUID) -> None:
     ref = JobRef(row["id"], row["ticket"])
     match row["verdict"]:

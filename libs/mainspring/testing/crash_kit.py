@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from mainspring.batches import BatchTask
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRequest
 from mainspring.store.copies import copied, rows_of
@@ -89,6 +90,8 @@ async def crash_at_each_await(
     """
     if not one.is_async:
         raise InvalidInput("task", f"{one.name} is a plain function: it has no awaits")
+    if isinstance(one, BatchTask):
+        raise InvalidInput("task", f"{one.name} takes many jobs at once, which this kit can't crash")
     async with _server(one) as ask:
         trials = _Trials(one, request, database_url, outside or (lambda: ()), ask)
         left, answer = await trials.run(NEVER)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, cast
 from uuid import UUID, uuid4
 
+from mainspring.batches import Batch, BatchJob, BatchTask
 from mainspring.context import Connection, JobContext, LastRun
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRequest, json_text
@@ -84,6 +86,17 @@ class InlineContext(JobContext):
             await (transaction.commit() if commit else transaction.rollback())
 
 
+class InlineBatch(Batch[Any]):
+    """A batch of one job in place."""
+
+    def __init__(self, job: BatchJob[Any], context: InlineContext) -> None:
+        super().__init__([job])
+        self._context = context
+
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        return self._context.transaction()
+
+
 @dataclass(slots=True)
 class InlineJob:
     """A job that is run here, attempt after attempt, by the rules that a worker settles by."""
@@ -139,7 +152,7 @@ async def _run(one: Task[Any, Any], request: JobRequest, context: InlineContext)
     deadline = asyncio.timeout(request.timeout.total_seconds() if request.timeout else None)
     try:
         async with deadline:
-            value = await _call(one, context, one.arguments_from(request.payload))
+            value = await _call(one, context, request.payload)
         result = json_text(one.returns.dump_python(value, mode="json", warnings=False), "result")
         await context.end(commit=True)
     except Exception as error:  # noqa: BLE001  whatever a handler raises becomes an outcome, as in a worker
@@ -149,7 +162,18 @@ async def _run(one: Task[Any, Any], request: JobRequest, context: InlineContext)
     return Ending(Outcome.SUCCEEDED, result=result)
 
 
-async def _call(one: Task[Any, Any], context: JobContext, arguments: dict[str, Any]) -> Any:
-    if one.is_async:
-        return await one.handler(context, **arguments)
-    return await asyncio.to_thread(one.handler, context, **arguments)
+async def _call(one: Task[Any, Any], context: InlineContext, payload: str) -> Any:
+    if isinstance(one, BatchTask):
+        return await _call_with_one(one, context, payload)
+    call = partial(one.handler, context, **one.arguments_from(payload))
+    return await call() if one.is_async else await asyncio.to_thread(call)
+
+
+async def _call_with_one(one: BatchTask[Any], context: InlineContext, payload: str) -> Any:
+    """A batch of one job; returns its result, raises what it failed with."""
+    job = BatchJob(context.job_id, one.payload_from(payload), context.attempt, context.fence, context.idempotency_key)
+    call = partial(cast("Callable[[Any], Any]", one.handler), InlineBatch(job, context))
+    await (call() if one.is_async else asyncio.to_thread(call))
+    if job.error is not None:
+        raise job.error
+    return job.result

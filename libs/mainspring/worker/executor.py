@@ -60,7 +60,7 @@ async def _run_to_the_end(
 async def _handle(order: dict[str, Any], tasks: TaskRegistry, context: HandlerContext, threads: Executor) -> str | None:
     one = _known(tasks, order["task"])
     call = partial(one.handler, context, **one.arguments_from(order["payload"]))
-    return _result_text(one, await _run(one, call, threads))
+    return result_text(one, await call_handler(one, call, threads))
 
 
 def _known(tasks: TaskRegistry, name: str) -> Task[Any, Any]:
@@ -76,10 +76,11 @@ def _is_asked_to_stop() -> bool:
     return current is not None and current.cancelling() > 0
 
 
-async def _run(one: Task[Any, Any], call: Callable[[], Any], threads: Executor) -> Any:
+async def call_handler(one: Task[Any, Any], call: Callable[[], Any], threads: Executor) -> Any:
+    """Call a task's handler, on the loop or in a thread; returns what it returns, raises what it raises."""
     if one.is_async:
         return await call()
-    value, error = await _to_the_end(
+    value, error = await to_the_end(
         asyncio.get_running_loop().run_in_executor(threads, copy_context().run, _caught, call)
     )
     if error is not None:
@@ -95,7 +96,8 @@ def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-def _result_text(one: Task[Any, Any], value: Any) -> str | None:
+def result_text(one: Task[Any, Any], value: Any) -> str | None:
+    """A result as JSON text. Raises InvalidInput for what JSON can't hold."""
     return None if value is None else json_text(one.returns.dump_python(value, mode="json", warnings=False), "result")
 
 
@@ -103,14 +105,14 @@ async def _settle(context: HandlerContext, result: str | None) -> Ending:
     if not context.has_transaction:
         return Ending(Outcome.SUCCEEDED, result=result)
     try:
-        await _to_the_end(context.commit(result))
+        await to_the_end(context.commit(result))
     except EffectExists:
         # Rolled back; the supervisor settles it as the duplicate that it is.
         return Ending(Outcome.SUCCEEDED)
     return Committed(Outcome.SUCCEEDED, result=result)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """Wait for what can't be interrupted: a commit (the database bounds it) or a thread (its process's end does)."""
     running = asyncio.ensure_future(work)
     while not running.done():

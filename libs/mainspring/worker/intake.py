@@ -8,11 +8,13 @@ reply is lost is asked again with its id, and returns what it holds.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import uuid
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 from mainspring.boot_clock import boot_time
 from mainspring.broker.delivery import Delivery
@@ -25,7 +27,7 @@ from mainspring.domain.retry import reconnect_delay
 from mainspring.fault_points import reach
 from mainspring.runtime.loop import Pass
 from mainspring.store import claims, dead_letters
-from mainspring.store.pool import Database
+from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.worker.attempt import Attempt
@@ -33,7 +35,9 @@ from mainspring.worker.gates import Gates
 from mainspring.worker.slots import Slots
 
 log = get_logger(__name__)
+_MOST_CAME_BY = 1000
 Held = tuple[JobRef, Delivery]
+Answer = TypeVar("Answer")
 
 
 class Intake:
@@ -55,6 +59,10 @@ class Intake:
         self._terms = terms
         self.gates = gates or Gates()
         self._held: deque[Held] = deque()
+        #: The tasks of what is held, where jobs of a task that is known here take several slots.
+        self._tasks: dict[JobRef, str] = {}
+        #: Jobs that take several slots, and were published again before.
+        self._came_by: set[JobRef] = set()
         self._claiming = asyncio.Lock()
         self._is_stopping = False
         #: Set when there is something to claim and somewhere to run it.
@@ -74,6 +82,8 @@ class Intake:
         """Claim for the free slots, once."""
         async with self._claiming:
             count = self.gates.open_for(min(self._slots.free, len(self._held), claims.MOST))
+            if count and self._slots.pool.weights:
+                await self._learn_tasks(count)
             taken = self._take(count) if count and not self._is_stopping else []
             if not taken:
                 return Pass()
@@ -81,21 +91,63 @@ class Intake:
         return Pass(done=len(taken), again=bool(self._held) and self._slots.free > 0)
 
     def _take(self, most: int) -> list[Held]:
-        """The first of those in hand whose queue has not all its slots here; the others stay in their order."""
+        """The first of those in hand whose queue has not all its slots here; the others stay in their order.
+
+        None passes by one that waits for more slots than are free.
+        """
         room = {queue: self.gates.room_of(queue, self._slots.in_queue[queue]) for queue in self.queues_in_hand()}
-        if all(left >= most for left in room.values()):
+        if not self._tasks and all(left >= most for left in room.values()):
             return [self._held.popleft() for _ in range(most)]
+        free = self._slots.free
         taken: list[Held] = []
         stays: deque[Held] = deque()
         for held in self._held:
-            queue = held[1].batch.queue
-            if len(taken) < most and room[queue]:
-                room[queue] -= 1
-                taken.append(held)
-            else:
+            queue, weight = held[1].batch.queue, self._weight(held)
+            is_known = not self._slots.pool.weights or held[0] in self._tasks
+            if len(taken) == most or not room[queue] or not is_known or weight > free:
+                free = 0 if room[queue] else free
                 stays.append(held)
+            elif weight > room[queue]:
+                room[queue] = 0
+                stays.append(held)
+            else:
+                free -= weight
+                room[queue] -= weight
+                taken.append(held)
         self._held = stays
+        self._forget_tasks(taken)
+        self._came_by.difference_update(ref for ref, _ in taken)
         return taken
+
+    def _weight(self, held: Held) -> int:
+        """The slots that a job takes: no more than its queue has here, so that it runs at all."""
+        task = self._tasks.get(held[0])
+        return min(self._slots.weight_of(task), self.gates.room_of(held[1].batch.queue, 0)) if task else 1
+
+    async def _learn_tasks(self, count: int) -> None:
+        """Ask for the tasks of the first that are held: only then are they taken."""
+        unknown = [ref for ref, _ in itertools.islice(self._held, count) if ref not in self._tasks]
+        if unknown:
+            ids = [ref.id for ref in unknown]
+            known = await self._until_answered(
+                lambda: self._database.run(lambda connection: claims.tasks_of(connection, ids)), len(ids)
+            )
+            self._tasks |= {ref: known.get(ref.id, "") for ref in unknown}
+
+    def _forget_tasks(self, gone: Iterable[Held]) -> None:
+        for ref, _ in gone if self._tasks else ():
+            self._tasks.pop(ref, None)
+
+    def is_worth_room(self) -> bool:
+        """True when the next job takes several slots, more than are free, and has come back: no other took it."""
+        heads = itertools.islice(self._held, 1)
+        return any(1 < self._weight(held) > self._slots.free and held[0] in self._came_by for held in heads)
+
+    async def give_up_behind(self) -> None:
+        """Let other workers have all that is held behind the next job."""
+        first, *behind = self._held
+        self._held = deque([first])
+        await self._publish_again(behind)
 
     def queues_in_hand(self) -> set[str]:
         """The queues of what is in hand and not claimed."""
@@ -135,22 +187,29 @@ class Intake:
         await self._settle_unclaimed(answer, deliveries, copies)
 
     async def _ask(self, refs: list[JobRef]) -> tuple[claims.ClaimAnswer, float]:
-        claim_id = uuid.uuid4()
+        claim_id, lease = uuid.uuid4(), timedelta(seconds=self._terms.lease)
+        sent_at = 0.0
+
+        async def claim(connection: Conn) -> claims.ClaimAnswer:
+            return await claims.claim(connection, refs, claim_id, self._worker, lease)
+
+        async def once() -> claims.ClaimAnswer:
+            nonlocal sent_at
+            sent_at = boot_time()
+            return await self._database.run(claim)
+
+        return await self._until_answered(once, len(refs)), sent_at
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[Answer]], jobs: int) -> Answer:
+        """Ask again while the database is away: what is held is held until it is claimed or given up."""
         failures = 0
         while True:
-            sent_at = boot_time()
             try:
-                answer = await self._database.run(
-                    lambda connection: claims.claim(
-                        connection, refs, claim_id, self._worker, timedelta(seconds=self._terms.lease)
-                    )
-                )
+                return await ask()
             except DatabaseUnavailable as error:
                 failures += 1
-                log.warning("claim delayed", jobs=len(refs), error=str(error))
+                log.warning("claim delayed", jobs=jobs, error=str(error))
                 await asyncio.sleep(reconnect_delay(failures, random.random(), 2.0))  # noqa: S311  a delay
-            else:
-                return answer, sent_at
 
     async def _settle_unclaimed(
         self, answer: claims.ClaimAnswer, deliveries: dict[JobRef, Delivery], copies: Iterable[Held]
@@ -188,6 +247,9 @@ class Intake:
         by_delivery: dict[Delivery, list[JobRef]] = {}
         for ref, delivery in held:
             by_delivery.setdefault(delivery, []).append(ref)
+        several = {ref for ref, _ in held if self._slots.weight_of(self._tasks.get(ref, "")) > 1}
+        self._came_by = self._came_by | several if len(self._came_by) < _MOST_CAME_BY else several
+        self._forget_tasks(held)
         for delivery, refs in by_delivery.items():
             try:
                 await self._publisher.publish_work(JobBatch(delivery.batch.queue, tuple(refs)))

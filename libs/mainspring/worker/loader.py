@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from mainspring.batches import BatchTask
 from mainspring.domain.errors import Misconfigured
 from mainspring.tasks import Task, TaskRegistry
 
@@ -41,4 +42,6 @@ def catalogue_entry(one: Task[Any, Any]) -> dict[str, Any]:
         "retry": one.retry.as_json(),
         "payload_schema": one.payload_schema(),
         "circuit": one.circuit,
+        "slots": one.slots,
+        "batch": one.most if isinstance(one, BatchTask) else None,
     }

@@ -13,11 +13,14 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import uvloop
 
+from mainspring.batches import BatchTask
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.settlement import AttemptError, Ending
 from mainspring.domain.states import Outcome
@@ -26,6 +29,7 @@ from mainspring.store.pool import Database
 from mainspring.tasks import TaskRegistry
 from mainspring.telemetry import logs, tracing
 from mainspring.worker import watchdog
+from mainspring.worker.batch_executor import execute_batch
 from mainspring.worker.executor import Committed, execute
 from mainspring.worker.faults import attempt_error
 from mainspring.worker.frames import read_frame, write_frame
@@ -36,6 +40,16 @@ from mainspring.worker.start_tokens import StartGate
 log = logs.get_logger(__name__)
 #: Where the supervisor puts the database's URL: an argument could be read by every user of the machine.
 DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The orders of one call of a batch task's handler, and of these the keys that were asked to stop."""
+
+    orders: list[dict[str, Any]] = field(default_factory=list)
+    cancelled: set[int] = field(default_factory=set)
+    is_full: asyncio.Event = field(default_factory=asyncio.Event)
+    run: asyncio.Task[None] = field(init=False)
 
 
 class Runner:
@@ -52,6 +66,9 @@ class Runner:
         #: Of those, what has not taken its first step; and what was cancelled before it.
         self._unbegun: set[int] = set()
         self._cancelled: set[int] = set()
+        #: The batches that may still grow, by task; and the batch of each order that is in one.
+        self._gathering: dict[str, Gathering] = {}
+        self._batches: dict[int, Gathering] = {}
         self._gate = StartGate(arguments.starts_fd)
         self._pulse = Pulse(arguments.pulse_fd, arguments.stall_after, lambda: self._running)
         self._ended: list[dict[str, Any]] = []
@@ -66,6 +83,10 @@ class Runner:
                 self._cancel(key)
 
     def _cancel(self, key: int) -> None:
+        batch = self._batches.get(key)
+        if batch is not None:
+            batch.cancelled.add(key)
+            batch.is_full.set()
         if key in self._unbegun:
             # A task that is cancelled before its first step would never say so.
             self._cancelled.add(key)
@@ -74,24 +95,60 @@ class Runner:
 
     def _start(self, order: dict[str, Any]) -> None:
         self._unbegun.add(order["key"])
-        self._running[order["key"]] = asyncio.create_task(self._run(order))
+        one = self._tasks.get(order["task"])
+        run = self._gather(one, order) if isinstance(one, BatchTask) else asyncio.create_task(self._run(order))
+        self._running[order["key"]] = run
         self._pulse.begin()
 
+    def _gather(self, one: BatchTask[Any], order: dict[str, Any]) -> asyncio.Task[None]:
+        """Put an order into the batch that may still grow, or begin one."""
+        batch = self._gathering.get(one.name)
+        if batch is None:
+            batch = self._gathering[one.name] = Gathering()
+            batch.run = asyncio.create_task(self._run_batch(one, batch))
+        batch.orders.append(order)
+        self._batches[order["key"]] = batch
+        if len(batch.orders) == one.most:
+            del self._gathering[one.name]
+            batch.is_full.set()
+        return batch.run
+
     async def _run(self, order: dict[str, Any]) -> None:
-        key = order["key"]
+        if self._begins(order["key"]):
+            self._end(order["key"], await self._execute(order))
+
+    def _begins(self, key: int) -> bool:
+        """Whether an order begins here, now; one that was cancelled before has ended."""
         self._unbegun.discard(key)
+        was_cancelled = key in self._cancelled
+        self._cancelled.discard(key)
         if not self._gate.may_begin(key):
             # It runs elsewhere: the loop was blocked for too long.
             del self._running[key]
-            self._cancelled.discard(key)
-            return
-        if key in self._cancelled:
-            self._cancelled.discard(key)
-            ending = Ending(Outcome.CANCELLED)
-        else:
-            ending = await self._execute(order)
+            self._batches.pop(key, None)
+            return False
+        if was_cancelled:
+            self._end(key, Ending(Outcome.CANCELLED))
+        return not was_cancelled
+
+    def _end(self, key: int, ending: Ending) -> None:
         del self._running[key]
+        self._batches.pop(key, None)
         self._report({"key": key, **_as_json(ending)})
+
+    async def _run_batch(self, one: BatchTask[Any], batch: Gathering) -> None:
+        if one.wait:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(one.wait):
+                    await batch.is_full.wait()
+        if self._gathering.get(one.name) is batch:
+            del self._gathering[one.name]
+        orders = [order for order in batch.orders if self._begins(order["key"])]
+        batch.cancelled.intersection_update(order["key"] for order in orders)
+        if orders:
+            endings = await execute_batch(one, orders, batch.cancelled, self._database, self._threads)
+            for key, ending in endings.items():
+                self._end(key, ending)
 
     async def _execute(self, order: dict[str, Any]) -> Ending:
         try:

@@ -24,6 +24,7 @@ from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.worker import runner_process
 from mainspring.worker.attempt import Attempt
+from mainspring.worker.placement import spread
 from mainspring.worker.runner import ending_from
 from mainspring.worker.runner_process import TRUST_OVER, RunnerProcess, RunnerSpec
 
@@ -54,6 +55,10 @@ class RunnerPool:
         self._is_closing = False
         self.is_ready = asyncio.Event()
         self.catalogue: list[dict[str, Any]] = []
+        #: How many slots a job of a task takes, where that is more than one.
+        self.weights: dict[str, int] = {}
+        #: How many jobs one call of a batch task's handler takes.
+        self._batch_sizes: dict[str, int] = {}
 
     async def keep(self) -> None:
         """Keep the runners alive until cancelled. Raises Misconfigured when the modules can't be loaded."""
@@ -65,20 +70,16 @@ class RunnerPool:
             raise failures.exceptions[0] from None
 
     def place(self, attempts: Iterable[Attempt]) -> None:
-        """Start these attempts, each on the runner with the fewest; a lone one on a private runner."""
+        """Start these attempts on the shared runners; a lone one on a private runner."""
         usable = [one for one in self._shared if not one.is_stalled and not one.is_closed]
-        shares: dict[RunnerProcess, list[Attempt]] = {runner: [] for runner in usable}
+        sharing: list[Attempt] = []
         for attempt in attempts:
             if attempt.job.run_alone:
                 self._begin(self._run_alone(attempt))
-            elif not usable:
-                self._waiting.append(attempt)
             else:
-                runner = min(usable, key=lambda one: len(one.attempts) + len(shares[one]))
-                shares[runner].append(attempt)
-        for runner, share in shares.items():
-            if share:
-                runner.run(share)
+                (sharing if usable else self._waiting).append(attempt)
+        for runner, share in spread(sharing, usable, self._batch_sizes).items():
+            runner.run(share)
         if self._waiting and len(self._helpers) + self._helpers_coming < self._count:
             self._helpers_coming += 1
             self._begin(self._help())
@@ -229,6 +230,8 @@ class RunnerPool:
     def _share(self, runner: RunnerProcess) -> None:
         self._shared.append(runner)
         self.catalogue = runner.catalogue
+        self.weights = {entry["name"]: entry["slots"] for entry in self.catalogue if entry["slots"] > 1}
+        self._batch_sizes = {entry["name"]: entry["batch"] for entry in self.catalogue if entry["batch"]}
         self.is_ready.set()
         self._on_ready()
         self._place_waiting()

@@ -19,14 +19,17 @@ from mainspring.worker.runner_process import RunnerSpec
 
 
 class Slots:
-    """``slots`` places for attempts. A slot is free again when its handler has ended; a lease is kept until settled."""
+    """``slots`` places for attempts, of which a job may take several. They are free again when its handler has ended; a
+    lease is kept until settled."""
 
     def __init__(self, spec: RunnerSpec, *, runners: int, slots: int, reporter: Reporter, grace: float) -> None:
         self._reporter = reporter
         self._grace = grace
         self._attempts: dict[int, Attempt] = {}
-        self._in_slots: set[int] = set()
-        #: Of those, how many of each queue.
+        #: Those whose handlers run, each with the slots that it takes.
+        self._in_slots: dict[int, int] = {}
+        self._taken = 0
+        #: The slots that each queue has taken.
         self.in_queue: Counter[str] = Counter()
         self._reports: set[asyncio.Task[None]] = set()
         self._settled_one = asyncio.Event()
@@ -40,7 +43,11 @@ class Slots:
     @property
     def free(self) -> int:
         """Slots that no handler occupies; none while no runner is ready."""
-        return max(self.total - len(self._in_slots), 0) if self.pool.is_ready.is_set() else 0
+        return max(self.total - self._taken, 0) if self.pool.is_ready.is_set() else 0
+
+    def weight_of(self, task: str) -> int:
+        """The slots that a job of a task takes: never more than there are, so that it runs here too."""
+        return min(self.pool.weights.get(task, 1), self.total)
 
     def attempts(self) -> list[Attempt]:
         """Everything that holds a lease here, in the order of ids so that two batches lock alike."""
@@ -51,12 +58,24 @@ class Slots:
         batch = list(attempts)
         for attempt in batch:
             self._attempts[attempt.key] = attempt
-            self._in_slots.add(attempt.key)
-            self.in_queue[attempt.job.queue] += 1
+            self._occupy(attempt)
             self._log.started(attempt)
             attempt_span.begin(attempt)
-        metrics.SLOTS_BUSY.set(len(self._in_slots))
+        metrics.SLOTS_BUSY.set(self._taken)
         self.pool.place(batch)
+
+    def _occupy(self, attempt: Attempt) -> None:
+        weight = self.weight_of(attempt.job.task)
+        self._in_slots[attempt.key] = weight
+        self._taken += weight
+        self.in_queue[attempt.job.queue] += weight
+
+    def _vacate(self, attempt: Attempt) -> None:
+        weight = self._in_slots.pop(attempt.key)
+        self._taken -= weight
+        self.in_queue[attempt.job.queue] -= weight
+        metrics.SLOTS_BUSY.set(self._taken)
+        self.slot_freed.set()
 
     def stop(self, attempt: Attempt, ending: Ending) -> None:
         """Ask a handler to stop; however it ends, ``ending`` is what is recorded, unless it has committed."""
@@ -108,10 +127,7 @@ class Slots:
     def _ended(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:
         if attempt.key not in self._in_slots:
             return
-        self._in_slots.discard(attempt.key)
-        self.in_queue[attempt.job.queue] -= 1
-        metrics.SLOTS_BUSY.set(len(self._in_slots))
-        self.slot_freed.set()
+        self._vacate(attempt)
         self._report(attempt, ending if is_committed else _final_word(attempt, ending), is_committed)
 
     def _report(self, attempt: Attempt, ending: Ending, is_committed: bool) -> None:

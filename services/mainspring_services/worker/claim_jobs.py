@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from mainspring.boot_clock import boot_time
@@ -14,6 +15,9 @@ from mainspring.worker.slots import Slots
 
 #: How long slots stay free, while messages of jobs that run are all that the broker lets be in hand, in seconds.
 PATIENCE = 0.05
+#: How long slots are kept free for a job that takes several, in seconds: a message that nobody claims for longer than
+#: twice that is sent again.
+LONGEST_MAKING_ROOM = 30.0
 
 
 @dataclass(slots=True)
@@ -26,6 +30,8 @@ class ClaimJobs:
     hold: float
     #: Queues that have all their slots here, and of which nothing is taken meanwhile.
     _full: set[str] = field(default_factory=set)
+    #: True while nothing else is taken, so that slots come together for a job that takes several.
+    _makes_room: bool = False
     #: When something began here, or nothing was in hand.
     _moved_at: float = field(default_factory=boot_time)
 
@@ -37,6 +43,9 @@ class ClaimJobs:
             if self._full:
                 self._hold_back(queue for queue in self._full if self.intake.is_full(queue))
             result = await self.intake.run_once()
+            if self._makes_room and (result.done or not self.intake.held):
+                self._makes_room = False
+                self.consumer.resume()
             if result.done:
                 self._moved_at = boot_time()
             if result.again:
@@ -66,6 +75,14 @@ class ClaimJobs:
         if left > 0:
             await self._wait(left if opens_in is None else min(left, opens_in))
             return
+        left += LONGEST_MAKING_ROOM
+        if opens_in is None and left > 0 and self.intake.is_worth_room():
+            self._makes_room = True
+            self.consumer.pause()
+            await self.intake.give_up_behind()
+            await self._wait_for_slot(left)
+            return
+        self._makes_room = False
         full = {queue for queue in self.intake.queues_in_hand() if self.intake.is_full(queue)}
         if self.slots.free and opens_in is None and full:
             self._hold_back(self._full | full)
@@ -83,6 +100,11 @@ class ClaimJobs:
     def _hold_back(self, queues: Iterable[str]) -> None:
         self._full = set(queues)
         self.consumer.hold_back(topology.work_queue(queue) for queue in self._full)
+
+    async def _wait_for_slot(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.slots.slot_freed.wait()
 
     async def _wait(self, seconds: float) -> None:
         """Until a slot comes free, or a message while there are free slots; so long at most."""

@@ -96,6 +96,8 @@ def test_the_catalogue_keeps_what_settling_needs_without_the_code():
         "timeout_seconds": timedelta(seconds=30).total_seconds(),
         "retry": RetryPolicy(max_attempts=2).as_json(),
         "circuit": "payments-api",
+        "slots": 1,
+        "batch": None,
     }
     assert schema["properties"]["cents"]["type"] == "integer"
     assert schema["required"] == ["cents"]

@@ -129,6 +129,9 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS details ON true
 
+-- name: tasks_of
+SELECT id, task FROM mainspring.live_jobs WHERE id = ANY ($1::uuid[])
+
 -- name: finished
 -- Which of these have ended; the rest never existed.
 SELECT id FROM mainspring.finished_jobs WHERE id = ANY ($1::uuid[])
