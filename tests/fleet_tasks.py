@@ -290,3 +290,9 @@ def batch_in_thread(batch: Batch[Item]) -> None:
     """A plain function."""
     for job in batch:
         job.succeed(job.payload.n)
+
+
+@task("fleet.on_gpu", queue="gpu", requires=["gpu"], retry=QUICK)
+async def on_gpu(ctx: JobContext) -> int:
+    """For workers with the label alone, in a queue that others don't serve."""
+    return os.getppid()

@@ -6,7 +6,7 @@ Each job of a batch is a job like any other, with its own attempts, retries and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from mainspring.context import Connection
 from mainspring.domain.errors import InvalidInput, Misconfigured
 from mainspring.domain.job import DEFAULT_QUEUE
+from mainspring.domain.labels import check_labels
 from mainspring.domain.retry import DEFAULT, RetryPolicy
 from mainspring.tasks import Task, check_options
 
@@ -119,6 +120,7 @@ def batch_task(
     timeout: float | timedelta = 300,
     retry: RetryPolicy = DEFAULT,
     circuit: str | None = None,
+    requires: Iterable[str] = (),
 ) -> Callable[[Callable[[Batch[Payload]], Awaitable[Any] | Any]], BatchTask[Payload]]:
     """Make a function a task that takes up to ``most`` jobs in one call. Its one parameter is a ``Batch[Model]``, where
     the pydantic ``Model`` is the payload of each.
@@ -128,6 +130,7 @@ def batch_task(
     other options are those of ``task``. Raises InvalidInput for a bad one.
     """
     limit = check_options(name, queue, timeout, circuit)
+    labels = check_labels("requires", requires)
     if not 1 <= most <= MOST_JOBS:
         raise InvalidInput("most", f"must be from 1 to {MOST_JOBS}")
     if not 0 <= wait <= LONGEST_WAIT:
@@ -136,7 +139,8 @@ def batch_task(
     def declare(handler: Callable[[Batch[Payload]], Awaitable[Any] | Any]) -> BatchTask[Payload]:
         model = _payload_of(name, handler)
         taken = cast("Callable[..., Any]", handler)
-        return BatchTask(name, taken, queue, limit, retry, model, _RESULT, circuit, most=most, wait=wait)
+        fixed = (name, taken, queue, limit, retry, model, _RESULT, circuit)
+        return BatchTask(*fixed, requires=labels, most=most, wait=wait)
 
     return declare
 

@@ -20,6 +20,7 @@ from mainspring.context import JobContext
 from mainspring.domain.circuit import check_circuit
 from mainspring.domain.errors import InvalidInput, Misconfigured
 from mainspring.domain.job import DEFAULT_QUEUE, JobRequest, check_name, payload_text
+from mainspring.domain.labels import check_labels
 from mainspring.domain.retry import DEFAULT, RetryPolicy
 
 P = ParamSpec("P")
@@ -43,6 +44,8 @@ class Task(Generic[P, R]):
     circuit: str | None = None
     #: How many of a worker's slots a job takes.
     slots: int = 1
+    #: The labels without which a worker doesn't run it.
+    requires: tuple[str, ...] = ()
 
     @cached_property
     def is_async(self) -> bool:
@@ -92,21 +95,24 @@ def task(
     retry: RetryPolicy = DEFAULT,
     circuit: str | None = None,
     slots: int = 1,
+    requires: Iterable[str] = (),
 ) -> Callable[[Callable[Concatenate[JobContext, P], Any]], Task[P, Any]]:
     """Make a function a task. Its first parameter is the JobContext; the payload's fields follow by name.
 
     ``timeout`` (seconds or timedelta) bounds one attempt. An ``async def`` handler runs on the runner's event
     loop; a plain one in a thread of the runner's process. ``circuit`` names what it depends on: when that fails too
-    often, the jobs of all tasks that name it are held. ``slots``: how many of a worker's slots a job takes. Raises
-    InvalidInput for a bad name or option.
+    often, the jobs of all tasks that name it are held. ``slots``: how many of a worker's slots a job takes.
+    ``requires``: labels without which a worker doesn't run it, such as ``gpu`` or ``region=eu``. Raises InvalidInput
+    for a bad name or option.
     """
     limit = check_options(name, queue, timeout, circuit)
     if not 1 <= slots <= MOST_SLOTS:
         raise InvalidInput("slots", f"must be from 1 to {MOST_SLOTS}")
+    labels = check_labels("requires", requires)
 
     def declare(handler: Callable[Concatenate[JobContext, P], Any]) -> Task[P, Any]:
         arguments, returns = _signature(name, handler)
-        return Task(name, handler, queue, limit, retry, arguments, returns, circuit, slots)
+        return Task(name, handler, queue, limit, retry, arguments, returns, circuit, slots, labels)
 
     return declare
 

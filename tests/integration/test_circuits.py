@@ -42,6 +42,7 @@ async def know(connection: Conn, task: str = "t", circuit: str | None = "c") -> 
         "retry": DEFAULT.as_json(),
         "payload_schema": {},
         "circuit": circuit,
+        "requires": [],
     }
     async with connection.transaction():
         await fleet.upsert_tasks(connection, [entry], "1")

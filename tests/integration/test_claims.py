@@ -62,7 +62,7 @@ async def test_every_other_end_is_told(database: Database) -> None:
         await queues.set_concurrency(connection, "limited", 1)
         unknown_task = JobRef(await put_job(connection, State.ENQUEUED, task="elsewhere"), 7)
         no_worker = JobRef(await put_job(connection, State.ENQUEUED, task="nowhere"), 7)
-        other = fleet.Worker(uuid4(), "h", 1, "v", ("q",), ("elsewhere",), 1, 1)
+        other = fleet.Worker(uuid4(), "h", 1, "v", ("q",), ("elsewhere",), (), 1, 1)
         await fleet.beat_worker(connection, other)
         finished = JobRef(await put_job(connection, State.SUCCEEDED), 7)
         never = JobRef(uuid4(), 1)
@@ -86,6 +86,19 @@ async def test_what_no_worker_knows_is_tried_again_after_half_of_its_age(
         row = await live(connection, job_id)
         assert row["reason"] == "no_worker"
         assert abs(row["due_at"] - datetime.now(UTC) - timedelta(minutes=minutes)) < timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(("age", "delay"), [(0, 1), (10, 5), (3600, 15)])
+async def test_what_others_know_comes_back_ever_later(database: Database, age: int, delay: int) -> None:
+    async with database.connection() as connection:
+        await fleet.beat_worker(connection, fleet.Worker(uuid4(), "h", 1, "v", ("q",), ("elsewhere",), (), 1, 1))
+        ref = JobRef(await put_job(connection, State.ENQUEUED, task="elsewhere"), 7)
+        await connection.execute(
+            "UPDATE mainspring.job_details SET run_at = clock_timestamp() - make_interval(secs => $1)", float(age)
+        )
+        assert (await claim(connection, ref)).returned == {"unknown_task": [ref]}
+        row = await live(connection, ref.id)
+        assert abs(row["due_at"] - datetime.now(UTC) - timedelta(seconds=delay)) < timedelta(seconds=0.9)
 
 
 async def test_a_worker_that_comes_calls_what_waits_for_it(database: Database) -> None:

@@ -51,7 +51,7 @@ def herd(api: Api) -> Iterator[Api]:
     async def rows(connection: Conn) -> None:
         await connection.execute("DELETE FROM mainspring.schedules")
         await put_runs(connection, 30.0, 5, task="herd.task")
-        worker = fleet.Worker(jobs.new_id(), "h", 1, "v", ("q",), ("t",), 4, 4)
+        worker = fleet.Worker(jobs.new_id(), "h", 1, "v", ("q",), ("t",), (), 4, 4)
         await connection.execute("DELETE FROM mainspring.workers")
         await fleet.beat_worker(connection, worker)
 

@@ -86,6 +86,7 @@ async def test_what_is_left_out_comes_from_the_task_catalogue(database: Database
         "retry": RetryPolicy(max_attempts=7).as_json(),
         "payload_schema": {},
         "circuit": None,
+        "requires": [],
     }
     await database.run(lambda connection: fleet.upsert_tasks(connection, [entry], "1"))
     plain = json.loads((await submitter.submit(JobRequest("billing.charge"))).answer)

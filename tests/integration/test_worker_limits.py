@@ -124,3 +124,38 @@ def test_a_job_takes_no_more_slots_than_its_queue_has_here(system: System) -> No
     jobs = [system.submit(task, {"seconds": 0.1}) for task in ("fleet.heavy", "fleet.nap") * 4]
     for job_id in jobs:
         assert system.final(job_id)["state"] == "succeeded"
+
+
+def bounces(system: System) -> int:
+    return system.count("SELECT count(*) FROM mainspring.events WHERE event = 'return'")
+
+
+def test_a_task_runs_on_workers_with_its_labels_alone_and_others_don_t_even_serve_its_queue(system: System) -> None:
+    system.worker(labels="region=eu")
+    system.ready()
+    job_id = system.submit("fleet.on_gpu")
+    [why] = [
+        one
+        for one in system.until(lambda: system.http.get(f"/v1/jobs/{job_id}/why").json()["blockers"])
+        if one["kind"] == "no_worker"
+    ]
+    assert why["message"] == "no worker that lives serves queue gpu; task fleet.on_gpu requires the labels gpu"
+    gpu = system.worker(labels="gpu,region=eu")
+    assert system.final(job_id)["result"] == gpu.pid
+    assert bounces(system) == 0
+    plain, labelled = system.http.get("/v1/workers").json()["items"]
+    assert (plain["labels"], labelled["labels"]) == (["region=eu"], ["gpu", "region=eu"])
+    assert ("gpu" in plain["queues"], "gpu" in labelled["queues"]) == (False, True)
+    assert ("fleet.on_gpu" in plain["tasks"], "fleet.on_gpu" in labelled["tasks"]) == (False, True)
+
+
+def test_in_a_queue_that_others_serve_it_comes_to_those_that_have_them(system: System) -> None:
+    for _ in range(2):
+        system.worker(queues="fleet")
+    gpu = system.worker(queues="fleet", labels="gpu")
+    system.ready()
+    jobs = [system.submit("fleet.on_gpu", queue="fleet") for _ in range(6)]
+    for job_id in jobs:
+        assert system.final(job_id, 60)["result"] == gpu.pid
+    # What others got first came back later each time.
+    assert bounces(system) < 30

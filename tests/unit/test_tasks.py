@@ -199,3 +199,24 @@ def test_a_module_gives_its_tasks_and_nothing_else():
 
 def test_declaring_a_task_keeps_its_handler_as_it_is():
     assert make_report.handler(None, "a") == "a"
+
+
+@pytest.mark.parametrize(
+    "labels", ["gpu", ["GPU"], ["a b"], ["region="], ["=eu"], ["a,b"], [f"l{n}" for n in range(33)]]
+)
+def test_labels_that_a_task_can_t_require(labels):
+    with pytest.raises(InvalidInput, match="requires"):
+        task("t", requires=labels)
+
+
+def test_labels_are_kept_in_order_and_once():
+    @task("t", requires=["region=eu", "gpu", "gpu"])
+    async def labelled(ctx): ...
+
+    assert labelled.requires == ("gpu", "region=eu")
+
+
+@pytest.mark.parametrize("slots", [0, 1001, -1])
+def test_a_job_takes_some_slots(slots):
+    with pytest.raises(InvalidInput, match="slots"):
+        task("t", slots=slots)

@@ -126,5 +126,5 @@ def list_workers(as_json: Json = False) -> None:
 
     Example: mainspring workers list
     """
-    columns = ("id", "host", "pid", "version", "queues", "slots", "free_slots", "beat_at")
+    columns = ("id", "host", "pid", "version", "queues", "labels", "slots", "free_slots", "beat_at")
     show_list(call("GET", "/v1/workers"), columns, as_json)

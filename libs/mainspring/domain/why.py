@@ -68,6 +68,8 @@ class Facts:
     #: Jobs of the queue that leave the broker in a second, when anything is known of it.
     per_second: float | None = None
     serving: Serving = field(default_factory=Serving)
+    #: The labels that its task asks of workers.
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +144,12 @@ def _of_the_queue(facts: Facts) -> Iterator[Obstacle]:
 def _of_workers(facts: Facts) -> Iterator[Obstacle]:
     serving = facts.serving
     if not serving.workers:
-        yield Obstacle("no_worker", f"no worker that lives serves queue {facts.queue}")
+        labels = f"; task {facts.task} requires the labels {', '.join(facts.requires)}" if facts.requires else ""
+        yield Obstacle("no_worker", f"no worker that lives serves queue {facts.queue}{labels}")
     elif not serving.knowing:
         some = f"{serving.workers} worker serves" if serving.workers == 1 else f"{serving.workers} workers serve"
-        yield Obstacle("no_worker", f"{some} queue {facts.queue}, and none knows task {facts.task}")
+        labels = f" and has its labels {', '.join(facts.requires)}" if facts.requires else ""
+        yield Obstacle("no_worker", f"{some} queue {facts.queue}, and none knows task {facts.task}{labels}")
     elif not serving.free_slots:
         message = f"all {serving.slots} slots of the workers that serve queue {facts.queue} are taken"
         yield Obstacle("no_slot", message, details={"slots": serving.slots})

@@ -26,6 +26,9 @@ RETURN_DELAY = timedelta(seconds=1)
 #: What a job waits whose task no worker knows that lives: at least, and at most.
 NO_WORKER_DELAYS = (timedelta(minutes=1), timedelta(hours=1))
 
+#: What a job waits at most, half of its age, whose task other workers of its queue know.
+LONGEST_ELSEWHERE_DELAY = timedelta(seconds=15)
+
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
@@ -100,6 +103,7 @@ async def claim(
         max(ids),
         WORKER_LIFE,
         *NO_WORKER_DELAYS,
+        LONGEST_ELSEWHERE_DELAY,
     )
     answer = ClaimAnswer()
     absent: list[JobRef] = []

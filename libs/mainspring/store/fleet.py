@@ -30,6 +30,7 @@ class Worker:
     version: str
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
+    labels: tuple[str, ...]
     slots: int
     free_slots: int
 
@@ -44,6 +45,7 @@ async def upsert_tasks(connection: Conn, entries: Sequence[dict[str, Any]], vers
         [json.dumps(entry["retry"]) for entry in entries],
         [json.dumps(entry["payload_schema"]) for entry in entries],
         [entry["circuit"] for entry in entries],
+        [",".join(entry["requires"]) for entry in entries],
         version,
     )
     await circuits.register(connection, {entry["circuit"] for entry in entries if entry["circuit"]})
@@ -59,7 +61,7 @@ async def beat_worker(connection: Conn, worker: Worker) -> None:
     """Show that a worker lives, and its free slots."""
     await connection.execute(
         _SQL["beat_worker"],
-        *(worker.id, worker.host, worker.pid, worker.version, worker.queues, worker.tasks),
+        *(worker.id, worker.host, worker.pid, worker.version, worker.queues, worker.tasks, worker.labels),
         *(worker.slots, worker.free_slots),
     )
 

@@ -23,7 +23,7 @@ async def facts_of(connection: Conn, job_id: UUID) -> Facts | None:
     row = await connection.fetchrow(_SQL["job"], job_id)
     if row is None or row["state"] == State.DEAD:
         return None
-    fields = dict(row)
+    fields = dict(row) | {"requires": tuple(row["requires"])}
     priority, line = fields.pop("priority"), Line(fields.pop("line"), row["queue"], row["task"])
     state = State(fields.pop("state"))
     waits = state in _WAITS_FOR_LIMITS

@@ -43,5 +43,6 @@ def catalogue_entry(one: Task[Any, Any]) -> dict[str, Any]:
         "payload_schema": one.payload_schema(),
         "circuit": one.circuit,
         "slots": one.slots,
+        "requires": list(one.requires),
         "batch": one.most if isinstance(one, BatchTask) else None,
     }

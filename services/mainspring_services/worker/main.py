@@ -24,6 +24,7 @@ from mainspring.store.claims import Claimant
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.wakeups import CANCEL_CHANNEL, DUE_CHANNEL, listen
+from mainspring.telemetry.logs import get_logger
 from mainspring.worker.circuits import TELL_SECONDS
 from mainspring.worker.deadlines import Deadlines
 from mainspring.worker.gates import Gates
@@ -36,8 +37,9 @@ from mainspring.worker.runner_watch import RunnerWatch
 from mainspring.worker.slots import Slots
 from mainspring_services.worker.claim_jobs import ClaimJobs
 from mainspring_services.worker.settings import WorkerSettings, names
-from mainspring_services.worker.show_worker import ShowWorker, queues_of
+from mainspring_services.worker.show_worker import ShowWorker, offered, queues_of
 
+log = get_logger(__name__)
 NAME = "worker"
 DEADLINE_SECONDS = 0.1
 SHOW_SECONDS = 2.0
@@ -100,14 +102,18 @@ def _slots(settings: WorkerSettings, reporter: Reporter) -> Slots:
 
 
 def _show(settings: WorkerSettings, database: Database, slots: Slots) -> ShowWorker:
-    catalogue = slots.pool.catalogue
+    labels = settings.label_set()
+    tasks = offered(slots.pool.catalogue, labels)
+    if left := sorted({entry["name"] for entry in slots.pool.catalogue} - {entry["name"] for entry in tasks}):
+        log.info("tasks that require other labels are left to others", tasks=left, labels=labels)
     return ShowWorker(
         database,
         slots,
         uuid.uuid4(),
         version("mainspring"),
-        queues_of(names(settings.queues), catalogue),
-        tuple(sorted(entry["name"] for entry in catalogue)),
+        queues_of(names(settings.queues), tasks),
+        tuple(sorted(entry["name"] for entry in tasks)),
+        labels,
     )
 
 
@@ -162,6 +168,7 @@ def settings_from(arguments: list[str] | None) -> WorkerSettings:
         raise Misconfigured("name at least one module with tasks, or set MAINSPRING_WORKER_MODULES")
     settings.terms()
     settings.slots_of_queues()
+    settings.label_set()
     return settings
 
 

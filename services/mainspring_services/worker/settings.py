@@ -7,8 +7,9 @@ import os
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from mainspring.domain.errors import Misconfigured
+from mainspring.domain.errors import InvalidInput, Misconfigured
 from mainspring.domain.job import NAME
+from mainspring.domain.labels import check_labels
 from mainspring.domain.lease import LeaseTerms
 from mainspring.runtime.settings import Settings
 from mainspring.worker.start_tokens import MOST as MOST_SLOTS
@@ -23,6 +24,8 @@ class WorkerSettings(Settings):
     modules: str = ""
     #: Queues to serve, separated by commas; empty: the queues of its tasks, and `default`.
     queues: str = ""
+    #: What tasks may require of it: `gpu,region=eu`.
+    labels: str = ""
     #: Jobs that run at once.
     slots: int = Field(default=10, ge=1, le=MOST_SLOTS)
     #: Of these, at most so many for a queue: `reports=2,mail=5`.
@@ -69,6 +72,13 @@ class WorkerSettings(Settings):
                 raise Misconfigured(f"MAINSPRING_WORKER_QUEUE_SLOTS: {part!r} is not like reports=2")
             found[queue] = int(count)
         return found
+
+    def label_set(self) -> tuple[str, ...]:
+        """``labels``, in order. Raises Misconfigured."""
+        try:
+            return check_labels("MAINSPRING_WORKER_LABELS", names(self.labels))
+        except InvalidInput as error:
+            raise Misconfigured(str(error)) from None
 
     def terms(self) -> LeaseTerms:
         """The lease, the beat and the margin, checked against each other. Raises Misconfigured."""

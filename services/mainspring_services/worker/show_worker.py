@@ -26,6 +26,7 @@ class ShowWorker:
     version: str
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
+    labels: tuple[str, ...]
 
     async def run_once(self) -> Pass:
         """Beat once."""
@@ -36,11 +37,17 @@ class ShowWorker:
             self.version,
             self.queues,
             self.tasks,
+            self.labels,
             self.slots.total,
             self.slots.free,
         )
         await self.database.run(lambda connection: fleet.beat_worker(connection, worker))
         return Pass()
+
+
+def offered(catalogue: Sequence[dict[str, Any]], labels: Sequence[str]) -> list[dict[str, Any]]:
+    """The tasks that a worker with these labels runs: those that require no other."""
+    return [entry for entry in catalogue if set(entry["requires"]) <= set(labels)]
 
 
 def queues_of(asked: Sequence[str], catalogue: Sequence[dict[str, Any]]) -> tuple[str, ...]:

@@ -13,7 +13,14 @@ from mainspring.domain.errors import Misconfigured
 from mainspring.worker.loader import catalogue_entry, load
 
 
-@task("billing.charge", queue="billing", timeout=30, retry=RetryPolicy(max_attempts=2), circuit="payments-api")
+@task(
+    "billing.charge",
+    queue="billing",
+    timeout=30,
+    retry=RetryPolicy(max_attempts=2),
+    circuit="payments-api",
+    requires=["region=eu", "gpu"],
+)
 async def charge(ctx, *, cents: int) -> int:
     return cents
 
@@ -97,6 +104,7 @@ def test_the_catalogue_keeps_what_settling_needs_without_the_code():
         "retry": RetryPolicy(max_attempts=2).as_json(),
         "circuit": "payments-api",
         "slots": 1,
+        "requires": ["gpu", "region=eu"],
         "batch": None,
     }
     assert schema["properties"]["cents"]["type"] == "integer"

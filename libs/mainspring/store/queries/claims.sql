@@ -89,9 +89,16 @@ claimed AS (
 returned AS (
     UPDATE mainspring.live_jobs
     SET state = 'scheduled', reason = judged.verdict, fence = fence + 1,
-        -- What nobody knows isn't tried again and again: after half of its age, or when a worker comes that knows it.
-        due_at = clock_timestamp() + CASE WHEN judged.verdict = 'no_worker' THEN
-            greatest($11::interval, least($12::interval, (clock_timestamp() - mainspring.made_at(live_jobs.id)) / 2)) ELSE $7::interval
+        -- What nobody knows isn't tried again and again: after half of its age, or when a worker comes that knows it. What
+        -- others know comes back to them ever later, so that a few of them among many don't make it go round.
+        due_at = clock_timestamp() + CASE judged.verdict
+            WHEN 'no_worker' THEN
+                greatest($11::interval, least($12::interval, (clock_timestamp() - mainspring.made_at(live_jobs.id)) / 2))
+            WHEN 'unknown_task' THEN greatest($7::interval, least($13::interval, (clock_timestamp() - (
+                SELECT job_details.run_at FROM mainspring.job_details
+                WHERE job_details.id = live_jobs.id AND job_details.id BETWEEN $8::uuid AND $9::uuid
+            )) / 2))
+            ELSE $7::interval
         END
     FROM judged
     WHERE live_jobs.id = judged.id

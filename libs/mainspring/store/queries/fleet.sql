@@ -1,20 +1,22 @@
 -- name: upsert_tasks
-INSERT INTO mainspring.tasks (name, queue, timeout_seconds, retry, payload_schema, circuit, version)
-SELECT asked.name, asked.queue, asked.timeout_seconds, asked.retry, asked.payload_schema, asked.circuit, $7
-FROM unnest($1::text[], $2::text[], $3::double precision[], $4::jsonb[], $5::jsonb[], $6::text[])
-    AS asked (name, queue, timeout_seconds, retry, payload_schema, circuit)
+INSERT INTO mainspring.tasks (name, queue, timeout_seconds, retry, payload_schema, circuit, requires, version)
+SELECT
+    asked.name, asked.queue, asked.timeout_seconds, asked.retry, asked.payload_schema, asked.circuit,
+    string_to_array(asked.requires, ','), $8
+FROM unnest($1::text[], $2::text[], $3::double precision[], $4::jsonb[], $5::jsonb[], $6::text[], $7::text[])
+    AS asked (name, queue, timeout_seconds, retry, payload_schema, circuit, requires)
 ORDER BY asked.name
 ON CONFLICT (name) DO UPDATE SET
     queue = excluded.queue, timeout_seconds = excluded.timeout_seconds, retry = excluded.retry,
-    payload_schema = excluded.payload_schema, circuit = excluded.circuit, version = excluded.version,
+    payload_schema = excluded.payload_schema, circuit = excluded.circuit, requires = excluded.requires, version = excluded.version,
     updated_at = clock_timestamp()
 
 -- name: payload_schemas
 SELECT name, payload_schema FROM mainspring.tasks
 
 -- name: beat_worker
-INSERT INTO mainspring.workers (id, host, pid, version, queues, tasks, slots, free_slots)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO mainspring.workers (id, host, pid, version, queues, tasks, labels, slots, free_slots)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (id) DO UPDATE SET
     free_slots = excluded.free_slots, queues = excluded.queues, tasks = excluded.tasks, beat_at = clock_timestamp()
 
@@ -35,7 +37,7 @@ DELETE FROM mainspring.workers WHERE id = $1
 DELETE FROM mainspring.workers WHERE beat_at < (SELECT clock_timestamp()) - $1::interval
 
 -- name: workers
-SELECT id, host, pid, version, queues, tasks, slots, free_slots, started_at, beat_at
+SELECT id, host, pid, version, queues, tasks, labels, slots, free_slots, started_at, beat_at
 FROM mainspring.workers
 WHERE beat_at > (SELECT clock_timestamp()) - $1::interval
 ORDER BY started_at

@@ -4,10 +4,11 @@ SELECT
     live_jobs.attempts_used, live_jobs.max_attempts, live_jobs.schedule, live_jobs.started_at, live_jobs.worker,
     live_jobs.lease_until, live_jobs.released_at, coalesce(queues.paused, false) AS paused, queues.paused_at,
     queues.paused_by, queues.note, nullif(queues.backs_off_until, '-infinity') AS backs_off_until,
-    clock_timestamp() AS now,
+    clock_timestamp() AS now, coalesce(tasks.requires, '{}') AS requires,
     mainspring.line_of(live_jobs.id, live_jobs.queue, live_jobs.task) AS line
 FROM mainspring.live_jobs
 LEFT JOIN mainspring.queues ON queues.name = live_jobs.queue
+LEFT JOIN mainspring.tasks ON tasks.name = live_jobs.task
 WHERE live_jobs.id = $1
 
 -- name: ahead

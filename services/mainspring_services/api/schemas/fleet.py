@@ -18,7 +18,8 @@ class Worker(BaseModel):
     pid: int
     version: str
     queues: list[str]
-    tasks: list[str]
+    tasks: list[str] = Field(description="That it runs: it knows them, and has the labels that they require.")
+    labels: list[str]
     slots: int
     free_slots: int
     started_at: datetime
