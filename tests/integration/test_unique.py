@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -71,14 +73,7 @@ async def test_when_it_has_ended_the_next_one_is_made(database: Database, submit
 
 async def test_for_a_period_also_when_it_has_succeeded(database: Database, submitter: Submitter) -> None:
     first = await submitter.submit(request(period=timedelta(minutes=1)))
-    async with database.connection() as connection:
-        await connection.execute(
-            "INSERT INTO mainspring.finished_jobs (id, queue, task, state, priority, due_at, fence, attempt,"
-            " attempts_used, max_attempts, timeout_seconds, finished_at)"
-            " SELECT id, queue, task, 'succeeded', priority, due_at, fence, 1, 1, 4, 60, now()"
-            " FROM mainspring.live_jobs"
-        )
-        await connection.execute("DELETE FROM mainspring.live_jobs")
+    await succeed(database, first.id, State.SUCCEEDED)
     again = await submitter.submit(request(period=timedelta(minutes=1)))
     assert (again.id, json.loads(again.answer)["state"]) == (first.id, "succeeded")
     async with database.connection() as connection:
@@ -156,6 +151,84 @@ async def test_a_bad_neighbour_in_the_same_commit_costs_nobody_else(database: Da
     outcomes = await asyncio.gather(*map(submitter.submit, [request(), bad, request()]), return_exceptions=True)
     assert [isinstance(one, Accepted) for one in outcomes] == [True, False, True]
     assert len(await all_jobs(database)) == 2
+
+
+class Model:
+    """The plainest model of unique jobs: who has each place since when, and what each job holds."""
+
+    def __init__(self, database: Database, seed: int) -> None:
+        self.database = database
+        self.submitter = Submitter(database, Wake(database))
+        self.chance = random.Random(seed)
+        self.now = 0
+        self.places: dict[str, tuple[UUID, int]] = {}
+        self.jobs: dict[UUID, tuple[int, str]] = {}
+        self.asked = itertools.count()
+
+    async def submit(self) -> None:
+        wishes = [
+            (next(self.asked), self.chance.choice("ab"), self.chance.choice([*Then]), self.chance.choice([None, 60]))
+            for _ in range(self.chance.randint(1, 3))
+        ]
+        requests = [
+            request(n, then, key=key, period=timedelta(seconds=period) if period else None, delay=timedelta(hours=1))
+            for n, key, then, period in wishes
+        ]
+        answers = await self.submitter.submit_many(requests)
+        for answer, (n, key, then, period) in zip(answers, wishes, strict=True):
+            job_id = self._has_place(key, then, period)
+            assert (answer.id == job_id, answer.unique) == (True, then) if job_id else answer.unique is None
+            if job_id is None:
+                self.places[key] = answer.id, self.now
+            if job_id is None or then is not Then.KEEP:
+                self.jobs[answer.id] = n, "scheduled"
+
+    def _has_place(self, key: str, then: Then, period: int | None) -> UUID | None:
+        if key not in self.places:
+            return None
+        job_id, since = self.places[key]
+        state = self.jobs[job_id][1]
+        is_over = period is not None and self.now - since >= period
+        counts = state in {"scheduled", "running"} or (period is not None and state == "succeeded")
+        can_stay = then is Then.KEEP or state == "scheduled"
+        return job_id if counts and can_stay and not is_over else None
+
+    async def move(self) -> None:
+        """One of the jobs goes on."""
+        if going := [(id_, n, state) for id_, (n, state) in self.jobs.items() if state in {"scheduled", "running"}]:
+            job_id, n, state = self.chance.choice(going)
+            after = self.chance.choice(["running", "cancelled"] if state == "scheduled" else ["scheduled", "succeeded"])
+            await (succeed if after == "succeeded" else set_state)(self.database, job_id, State(after))
+            self.jobs[job_id] = n, after
+
+    async def wait(self) -> None:
+        self.now += 40
+        async with self.database.connection() as connection:
+            await connection.execute("UPDATE mainspring.unique_jobs SET made_at = made_at - interval '40 s'")
+
+    async def check(self) -> None:
+        found = {row["id"]: (json.loads(row["payload"])["n"], row["state"]) for row in await all_jobs(self.database)}
+        assert found == self.jobs
+
+
+async def succeed(database: Database, job_id: UUID, _: State) -> None:
+    async with database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO mainspring.finished_jobs (id, queue, task, state, priority, due_at, fence, attempt,"
+            " attempts_used, max_attempts, timeout_seconds, finished_at)"
+            " SELECT id, queue, task, 'succeeded', priority, due_at, fence, 1, 1, 4, 60, now()"
+            " FROM mainspring.live_jobs WHERE id = $1",
+            job_id,
+        )
+        await connection.execute("DELETE FROM mainspring.live_jobs WHERE id = $1", job_id)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_happens_it_is_as_in_the_plainest_model(database: Database, seed: int) -> None:
+    model = Model(database, seed)
+    for _ in range(120):
+        await model.chance.choice([model.submit, model.submit, model.move, model.move, model.wait])()
+        await model.check()
 
 
 def test_over_http_the_answer_says_which_it_is(api: Api) -> None:
