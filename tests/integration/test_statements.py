@@ -17,6 +17,7 @@ HOT = [
     "release.release",
     "claims.claim",
     "leases.extend",
+    "leases.look",
     "leases.lock_expired",
     "reconcile.reschedule_retries",
     "reconcile.take_unclaimed",

@@ -54,6 +54,11 @@ async def of(connection: Conn, schedule: str, most: int) -> list[Backfill]:
     return [Backfill(*row) for row in await connection.fetch(_SQL["of"], schedule, most)]
 
 
+async def runs_after(connection: Conn, after: UUID) -> bool:
+    """True when a backfill runs whose id is higher."""
+    return await connection.fetchval(_SQL["runs_after"], after) is True
+
+
 async def take(connection: Conn, after: UUID) -> Backfill | None:
     """The next running backfill by id, locked; None when there is none."""
     row = await connection.fetchrow(_SQL["take"], after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -50,6 +50,12 @@ async def extend(connection: Conn, holds: Sequence[Hold], lease: timedelta) -> d
     ids, fences, claim_ids = zip(*holds, strict=True)
     rows = await connection.fetch(_SQL["extend"], ids, fences, claim_ids, lease)
     return {row["id"]: Beat(row["beat"]) for row in rows}
+
+
+async def look(connection: Conn) -> tuple[datetime, bool]:
+    """Postgres's clock, and whether a lease is over by it."""
+    [row] = await connection.fetch(_SQL["look"])
+    return row["now"], row["has_expired"]
 
 
 async def lock_expired(connection: Conn, most: int) -> list[ExpiredLease]:

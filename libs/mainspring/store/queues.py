@@ -50,6 +50,11 @@ async def adopt_queues(connection: Conn) -> None:
     await connection.execute(_SQL["adopt_queues"])
 
 
+async def names(connection: Conn) -> dict[str, bool]:
+    """The names of all queues, those that were only used yet with False."""
+    return {row["name"]: row["is_made"] for row in await connection.fetch(_SQL["names"])}
+
+
 async def all_queues(connection: Conn) -> list[Queue]:
     """All queues by name."""
     return [Queue(**dict(row)) for row in await connection.fetch(_SQL["all"])]

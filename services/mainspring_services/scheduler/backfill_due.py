@@ -8,6 +8,7 @@ from uuid import UUID
 
 from mainspring.runtime import backfill
 from mainspring.runtime.loop import Pass
+from mainspring.store import backfills
 from mainspring.store.backfills import NONE
 from mainspring.store.pool import Database
 
@@ -25,7 +26,7 @@ class BackfillDue:
     async def run_once(self) -> Pass:
         """Look once at every backfill that runs, in a transaction each."""
         made, last = 0, NONE
-        while True:
+        while await self._runs_after(last):
             found = await self._go_on(last)
             if found is None:
                 break
@@ -34,6 +35,9 @@ class BackfillDue:
         if made:
             self.wake_release()
         return Pass(done=made, wait=None if last == NONE else BUSY_SECONDS)
+
+    async def _runs_after(self, after: UUID) -> bool:
+        return await self.database.run(lambda connection: backfills.runs_after(connection, after))
 
     async def _go_on(self, after: UUID) -> tuple[UUID, int] | None:
         return await self.database.run_in_transaction(lambda connection: backfill.go_on(connection, after))

@@ -19,7 +19,9 @@ class DeclareQueues:
 
     async def run_once(self) -> Pass:
         """Make the queues that submits have used first; declare what this process hasn't."""
-        await self.database.run(queues.adopt_queues)
-        for queue in await self.database.run(queues.all_queues):
-            await self.topology.declare_queue(queue.name)
+        known = await self.database.run(queues.names)
+        if any(not is_made for is_made in known.values()):
+            await self.database.run(queues.adopt_queues)
+        for queue in known:
+            await self.topology.declare_queue(queue)
         return Pass()

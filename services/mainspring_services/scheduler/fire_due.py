@@ -81,6 +81,9 @@ class FireDue:
 
     async def run_once(self) -> Pass:
         """Fire what is due; wait for the next fire of any schedule."""
+        wait = await self.database.run(fires.next_fire_in)
+        if wait is None or wait > 0:
+            return Pass(wait=wait)
         try:
             taken = await self.database.run_in_transaction(lambda connection: _fire(connection, MOST))
         except InvalidInput as error:
@@ -91,9 +94,8 @@ class FireDue:
             reach("fire.committed")
             self.wake_release()
             return Pass(done=taken, again=True)
-        wait = await self.database.run(fires.next_fire_in)
         # What is due and wasn't taken is in another's hands.
-        return Pass(wait=None if wait is None else max(wait, LEAST_WAIT))
+        return Pass(wait=LEAST_WAIT)
 
 
 async def _fire(connection: Conn, most: int) -> int:

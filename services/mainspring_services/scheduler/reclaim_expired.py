@@ -15,7 +15,7 @@ from mainspring.fault_points import reach
 from mainspring.runtime.clock import StepDetector
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
-from mainspring.store import fleet, leases, settle
+from mainspring.store import leases, settle
 from mainspring.store.leases import ExpiredLease
 from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
@@ -42,11 +42,11 @@ class ReclaimExpired:
 
     async def run_once(self) -> Pass:
         """Settle what has expired, then send the messages that this calls for."""
-        now = await self._database.run(fleet.now)
+        now, has_expired = await self._database.run(leases.look)
         if self._steps.has_stepped(now.timestamp(), time.monotonic()):
             log.warning("Postgres's clock jumped ahead: waiting for the heartbeats", seconds=self._beat)
             self._quiet_until = time.monotonic() + self._beat
-        if time.monotonic() < self._quiet_until:
+        if not has_expired or time.monotonic() < self._quiet_until:
             return Pass()
         reclaimed = await self._database.run_in_transaction(_reclaim)
         if reclaimed:

@@ -6,6 +6,9 @@ RETURNING *
 -- name: of
 SELECT * FROM mainspring.backfills WHERE schedule = $1 ORDER BY created_at DESC LIMIT $2
 
+-- name: runs_after
+SELECT true FROM mainspring.backfills WHERE backfills.state = 'running' AND backfills.id > $1 LIMIT 1
+
 -- name: take
 -- The schedule's row is locked next, as for any fire.
 SELECT * FROM mainspring.backfills

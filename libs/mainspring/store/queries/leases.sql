@@ -34,6 +34,12 @@ LEFT JOIN LATERAL (
     WHERE live_jobs.id = asked.id AND live_jobs.fence = asked.fence AND live_jobs.claim_id = asked.claim_id
 ) AS seen ON true
 
+-- name: look
+-- Asked twice a second: in the small index of what runs.
+SELECT clock_timestamp() AS now, (
+    SELECT true FROM mainspring.live_jobs WHERE state = 'running' AND lease_until < (SELECT clock_timestamp()) LIMIT 1
+) IS TRUE AS has_expired
+
 -- name: lock_expired
 -- Without an order the picks come from the small index of what runs; an order by id would walk all live jobs.
 WITH expired AS MATERIALIZED (

@@ -44,6 +44,12 @@ ON CONFLICT DO NOTHING
 -- name: known_queues
 SELECT count(*) FROM mainspring.queues WHERE name = ANY ($1::text[])
 
+-- name: names
+SELECT known.name, bool_and(known.is_made) AS is_made FROM (
+    SELECT name, true AS is_made FROM mainspring.queues UNION ALL SELECT name, false FROM mainspring.queue_first_uses
+) AS known
+GROUP BY known.name
+
 -- name: adopt_queues
 -- Make the queues that submits have used first.
 WITH used AS (DELETE FROM mainspring.queue_first_uses RETURNING name)
