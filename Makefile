@@ -55,7 +55,7 @@ check: $(READY)  ## format, lint, types, layers, migrations, unit tests
 	$(BIN)/pytest -n 2 $(QUICK)
 
 test: $(READY)  ## every test that needs no container engine
-	$(BIN)/pytest -n 3 --dist loadgroup tests $(if $(filter check,$(MAKECMDGOALS)),$(QUICK:%=--ignore=%))
+	$(BIN)/pytest -n 2 --dist loadgroup tests $(if $(filter check,$(MAKECMDGOALS)),$(QUICK:%=--ignore=%))
 
 demo: $(READY)  ## the main job, end to end, while services are killed (at most 90 s)
 	$(BIN)/python docs/examples/demo.py
