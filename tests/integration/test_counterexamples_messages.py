@@ -226,6 +226,7 @@ class OneSlot:
     free = 1
 
     def __init__(self) -> None:
+        self.weights: dict[str, int] = {}
         self.attempts: list[Attempt] = []
         self.in_queue: Counter[str] = Counter()
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
-from mainspring.store import circuits, queues
+from mainspring.store import circuits
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -36,7 +36,7 @@ class Worker:
 
 
 async def upsert_tasks(connection: Conn, entries: Sequence[dict[str, Any]], version: str) -> None:
-    """Write a worker's tasks into the catalogue, and make their queues and circuits. In a transaction."""
+    """Write a worker's tasks into the catalogue, and make their circuits. In a transaction."""
     await connection.execute(
         _SQL["upsert_tasks"],
         [entry["name"] for entry in entries],
@@ -49,7 +49,6 @@ async def upsert_tasks(connection: Conn, entries: Sequence[dict[str, Any]], vers
         version,
     )
     await circuits.register(connection, {entry["circuit"] for entry in entries if entry["circuit"]})
-    await queues.make_queues(connection, sorted({entry["queue"] for entry in entries}))
 
 
 async def payload_schemas(connection: Conn) -> dict[str, dict[str, Any]]:

@@ -82,7 +82,7 @@ class Intake:
         """Claim for the free slots, once."""
         async with self._claiming:
             count = self.gates.open_for(min(self._slots.free, len(self._held), claims.MOST))
-            if count and self._slots.pool.weights:
+            if count and self._slots.weights:
                 await self._learn_tasks(count)
             taken = self._take(count) if count and not self._is_stopping else []
             if not taken:
@@ -103,7 +103,7 @@ class Intake:
         stays: deque[Held] = deque()
         for held in self._held:
             queue, weight = held[1].batch.queue, self._weight(held)
-            is_known = not self._slots.pool.weights or held[0] in self._tasks
+            is_known = not self._slots.weights or held[0] in self._tasks
             if len(taken) == most or not room[queue] or not is_known or weight > free:
                 free = 0 if room[queue] else free
                 stays.append(held)
@@ -133,6 +133,13 @@ class Intake:
                 lambda: self._database.run(lambda connection: claims.tasks_of(connection, ids)), len(ids)
             )
             self._tasks |= {ref: known.get(ref.id, "") for ref in unknown}
+
+    def _note_passed_on(self, held: Iterable[Held]) -> None:
+        """Remember those that take several slots."""
+        if self._tasks:
+            several = {ref for ref, _ in held if self._slots.weight_of(self._tasks.get(ref, "")) > 1}
+            self._came_by = self._came_by | several if len(self._came_by) < _MOST_CAME_BY else several
+            self._forget_tasks(held)
 
     def _forget_tasks(self, gone: Iterable[Held]) -> None:
         for ref, _ in gone if self._tasks else ():
@@ -247,9 +254,7 @@ class Intake:
         by_delivery: dict[Delivery, list[JobRef]] = {}
         for ref, delivery in held:
             by_delivery.setdefault(delivery, []).append(ref)
-        several = {ref for ref, _ in held if self._slots.weight_of(self._tasks.get(ref, "")) > 1}
-        self._came_by = self._came_by | several if len(self._came_by) < _MOST_CAME_BY else several
-        self._forget_tasks(held)
+        self._note_passed_on(held)
         for delivery, refs in by_delivery.items():
             try:
                 await self._publisher.publish_work(JobBatch(delivery.batch.queue, tuple(refs)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mainspring.boot_clock import boot_time
@@ -45,9 +45,14 @@ class Slots:
         """Slots that no handler occupies; none while no runner is ready."""
         return max(self.total - self._taken, 0) if self.pool.is_ready.is_set() else 0
 
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """How many slots a job takes, by task, where that is more than one."""
+        return self.pool.weights
+
     def weight_of(self, task: str) -> int:
         """The slots that a job of a task takes: never more than there are, so that it runs here too."""
-        return min(self.pool.weights.get(task, 1), self.total)
+        return min(self.weights.get(task, 1), self.total)
 
     def attempts(self) -> list[Attempt]:
         """Everything that holds a lease here, in the order of ids so that two batches lock alike."""

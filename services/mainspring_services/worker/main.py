@@ -82,7 +82,9 @@ async def _introduce(database: Database, slots: Slots, show: ShowWorker) -> None
     await database.run_in_transaction(
         lambda connection: fleet.upsert_tasks(connection, slots.pool.catalogue, show.version)
     )
-    await database.run(lambda connection: queues.make_queues(connection, show.queues))
+    # Not those of tasks that it leaves to others: nobody may be there to serve them.
+    known = {*show.queues, *(entry["queue"] for entry in offered(slots.pool.catalogue, show.labels))}
+    await database.run(lambda connection: queues.make_queues(connection, sorted(known)))
     # Seen by the others first: then nobody finds that no worker knows them any more.
     await show.run_once()
     while await database.run(lambda connection: fleet.call_waiting(connection, show.tasks)):
