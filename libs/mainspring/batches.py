@@ -99,7 +99,8 @@ class Batch(ABC, Generic[Payload]):
 
         Like ``JobContext.transaction``: the commit follows when the handler has returned. When one of these jobs may
         not complete any more (its lease is lost, or its effect exists already), nothing is committed: the others run
-        again, uncounted. Once in a call; async handlers only. Raises RuntimeError on a second block.
+        again, uncounted. What was written for a job that fails is committed with the others: write for those that
+        succeed. Once in a call; async handlers only. Raises RuntimeError on a second block.
         """
 
 
