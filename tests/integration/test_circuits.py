@@ -14,7 +14,7 @@ from mainspring.domain.errors import Misconfigured, NotFound
 from mainspring.domain.job import JobRef
 from mainspring.domain.retry import DEFAULT
 from mainspring.domain.states import State
-from mainspring.store import circuits, claims, fleet
+from mainspring.store import circuits, claims, fleet, queues
 from mainspring.store.claims import ClaimAnswer, Claimant
 from mainspring.store.pool import Conn, Database
 
@@ -46,6 +46,7 @@ async def know(connection: Conn, task: str = "t", circuit: str | None = "c") -> 
     }
     async with connection.transaction():
         await fleet.upsert_tasks(connection, [entry], "1")
+        await queues.make_queues(connection, ["q"])
         if circuit:
             await circuits.set_terms(connection, circuit, TERMS)
 

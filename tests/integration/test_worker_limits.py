@@ -102,7 +102,7 @@ def test_a_job_that_takes_several_slots_is_not_passed_by_for_ever(system: System
     more = [system.submit("fleet.nap", {"seconds": next(seconds)}) for _ in range(3)]
     while system.job(heavy)["state"] != "succeeded":
         more.append(system.submit("fleet.nap", {"seconds": next(seconds)}))
-        assert len(more) < 40, "it never had its turn"
+        assert len(more) < 100, "it never had its turn"
         time.sleep(0.4)  # more than the worker can run
     for job_id in (*first, *more):
         assert system.final(job_id)["state"] == "succeeded"
