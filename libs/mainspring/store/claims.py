@@ -21,11 +21,10 @@ from mainspring.store.sql import load
 _SQL = load("claims")
 #: References in one statement at most.
 MOST = 200
-#: What a paused, limited or unknown job waits before it is released again.
+#: What a paused or limited job waits before it is released again; one whose task others know, at least.
 RETURN_DELAY = timedelta(seconds=1)
 #: What a job waits whose task no worker knows that lives: at least, and at most.
 NO_WORKER_DELAYS = (timedelta(minutes=1), timedelta(hours=1))
-
 #: What a job waits at most, half of its age, whose task other workers of its queue know.
 LONGEST_ELSEWHERE_DELAY = timedelta(seconds=15)
 
@@ -66,7 +65,7 @@ class ClaimAnswer:
     """What became of each reference."""
 
     claimed: list[ClaimedJob] = field(default_factory=list)
-    #: By reason: paused, limited, unknown_task, no_worker. They wait in Postgres again.
+    #: By reason: paused, limited, rate, circuit, unknown_task, no_worker. They wait in Postgres again.
     returned: dict[str, list[JobRef]] = field(default_factory=dict)
     #: Ended here: their key was complete already.
     duplicates: list[JobRef] = field(default_factory=list)

@@ -1,5 +1,5 @@
 -- name: register
--- The circuits that tasks name, made by first use; a circuit that holds jobs holds those of new tasks too.
+-- Circuits are made by first use.
 INSERT INTO mainspring.circuits (name, failures, period_seconds, share, hold_seconds, level)
 SELECT asked.name, $2::integer, $3, $4, $5, $2::integer FROM unnest($1::text[]) AS asked (name)
 WHERE NOT EXISTS (SELECT FROM mainspring.circuits WHERE circuits.name = asked.name)
@@ -9,6 +9,7 @@ ON CONFLICT (name) DO NOTHING
 SELECT count(*) FROM (SELECT name FROM mainspring.circuits UNION SELECT unnest($1::text[])) AS known
 
 -- name: refit
+-- A circuit that holds jobs holds those of new tasks too.
 UPDATE mainspring.limits SET tasks = ARRAY(
     SELECT tasks.name FROM mainspring.tasks WHERE tasks.circuit = limits.circuit ORDER BY tasks.name
 )
