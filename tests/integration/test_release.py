@@ -237,3 +237,22 @@ async def test_a_queue_without_aging_goes_by_priority_alone(database: Database) 
         await queues.change(connection, "q", {"aging_seconds": None})
         released = await release_once(database)
         assert [ref.id for ref in released.batches[0].refs] == [young.id, old.id]
+
+
+def test_a_look_back_begins_a_minute_before_the_furthest_reach_and_a_sweep_at_the_start() -> None:
+    bounds, at = Bounds(margin=timedelta(0)), datetime(2026, 1, 1, tzinfo=UTC)
+    bounds.advance("q", {5: at})
+    assert bounds.of("q")[5] == at
+    bounds.look_back("q")
+    assert bounds.of("q")[5] == at - timedelta(minutes=1)
+    assert bounds.of("q")[4] == release.ALWAYS
+    # What such a scan finds is older; the next scan begins behind it, and the next look back where this one did.
+    bounds.advance("q", {5: at - timedelta(seconds=30)})
+    assert bounds.of("q")[5] == at - timedelta(seconds=30)
+    bounds.look_back("q")
+    bounds.look_back("q")
+    assert bounds.of("q")[5] == at - timedelta(minutes=1)
+    bounds.forget()
+    assert bounds.of("q")[5] == release.ALWAYS
+    bounds.look_back("q")
+    assert bounds.queues() == []

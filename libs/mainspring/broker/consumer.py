@@ -209,13 +209,13 @@ class Consumer:
             self._on_state(f"queues not there yet: {', '.join(missing)}" if missing else None)
             if not missing:
                 self._settled.set()
-            await self._wait(link.lost)
+            await self._wait(link.lost, RETRY_SECONDS if missing else self._silent_after / 4)
             await self._replace_silent(link)
         raise BrokerUnavailable("connection lost")
 
-    async def _wait(self, closed: asyncio.Event) -> None:
+    async def _wait(self, closed: asyncio.Event, seconds: float) -> None:
         waits = {asyncio.ensure_future(event.wait()) for event in (closed, self._changed)}
-        _, pending = await asyncio.wait(waits, timeout=RETRY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        _, pending = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for wait in pending:
             wait.cancel()
 
@@ -267,6 +267,7 @@ class Consumer:
             with translated(f"consume {name}"):
                 channel = await link.channel()
                 await channel.set_qos(prefetch_count=self._prefetch)
+                channel.close_callbacks.add(lambda *_: self._changed.set())
                 one = Subscription(channel, self._prefetch, self._changed.set)
                 await one.start(self._on_message, name)
         except MainspringError:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aio_pika import Message
+from aio_pika.abc import AbstractChannel
 from aio_pika.exceptions import ChannelNotFoundEntity
 from aiormq.exceptions import ChannelLockedResource
 
@@ -105,12 +106,18 @@ async def _delete(link: Link, name: str) -> None:
         await channel.close()
 
 
-async def publish_nowhere(link: Link) -> None:
-    """Publish a message that reaches no queue, and wait for its confirm: whether the broker takes messages at all.
+class Nowhere:
+    """Publishes messages that reach no queue, through one channel of a link: whether the broker takes any at all."""
 
-    Raises BrokerUnavailable, Unconfirmed.
-    """
-    channel = await link.channel(confirms=True)
-    with translated("publish"):
-        await channel.default_exchange.publish(Message(b""), _NOWHERE, mandatory=False, timeout=ANSWER_SECONDS)
-        await channel.close()
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._channel: AbstractChannel | None = None
+
+    async def publish(self) -> None:
+        """Publish one, and wait for its confirm. Raises BrokerUnavailable, Unconfirmed."""
+        if self._channel is None or self._channel.is_closed:
+            self._channel = await self._link.channel(confirms=True)
+        with translated("publish"):
+            await self._channel.default_exchange.publish(
+                Message(b""), _NOWHERE, mandatory=False, timeout=ANSWER_SECONDS
+            )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mainspring.broker.connection import Link, connect
-from mainspring.broker.probe import publish_nowhere
+from mainspring.broker.probe import Nowhere
 from mainspring.domain.errors import BrokerUnavailable
 from mainspring.runtime.loop import Pass
 
@@ -25,6 +25,7 @@ class BrokerWatch:
         self._name = f"{name}.watch"
         self._report = report
         self._link: Link | None = None
+        self._nowhere: Nowhere | None = None
 
     async def run_once(self) -> Pass:
         """Look once."""
@@ -33,18 +34,19 @@ class BrokerWatch:
 
     async def close(self) -> None:
         """Close the connection."""
-        link, self._link = self._link, None
+        link, self._link, self._nowhere = self._link, None, None
         if link is not None:
             await link.close()
 
     async def _problem(self) -> str | None:
         try:
-            if self._link is None or self._link.is_closed:
+            if self._link is None or self._nowhere is None or self._link.is_closed:
                 self._link = await connect(self._urls, self._name)
+                self._nowhere = Nowhere(self._link)
             if await self._link.is_blocked():
                 # It is told when the alarm is over; another message would only wait there.
                 return ALARM
-            await publish_nowhere(self._link)
+            await self._nowhere.publish()
         except BrokerUnavailable as error:
             if self._link is not None and await self._link.is_blocked():
                 return ALARM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 from mainspring.store import fleet
 from mainspring.store.pool import Conn
@@ -12,10 +13,14 @@ STEP_SECONDS = 1.0
 
 
 async def offset(connection: Conn) -> float:
-    """Seconds that this process's wall clock is ahead of Postgres's, from the middle of a round trip."""
+    """Seconds that this process's wall clock is ahead of Postgres's."""
     before = time.time()
-    now = await fleet.now(connection)
-    return (before + time.time()) / 2 - now.timestamp()
+    return ahead(before, await fleet.now(connection), time.time())
+
+
+def ahead(before: float, there: datetime, after: float) -> float:
+    """Seconds that a wall clock, read ``before`` and ``after`` a round trip, is ahead of the one ``there``."""
+    return (before + after) / 2 - there.timestamp()
 
 
 class StepDetector:

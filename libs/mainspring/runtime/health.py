@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -90,8 +91,19 @@ class Health:
 class Server(uvicorn.Server):
     """uvicorn inside a process that keeps its own signal handlers."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
     def install_signal_handlers(self) -> None:
         """Leave the signals to the service."""
+
+    async def main_loop(self) -> None:
+        """Keep the Date header right until the stop; uvicorn's own loop wakes ten times a second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._stopping.wait()
 
     async def serve_on(self, listener: socket.socket) -> None:
         """Serve until cancelled, then close the open connections quickly."""
@@ -100,6 +112,7 @@ class Server(uvicorn.Server):
             await asyncio.shield(serving)
         finally:
             self.should_exit = True
+            self._stopping.set()
             await serving
 
 

@@ -8,14 +8,15 @@ otherwise each would wait for its own timeout.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import NamedTuple
 
 from mainspring.domain.errors import DatabaseUnavailable
 from mainspring.domain.zones import zone_data_version
-from mainspring.runtime.clock import offset
+from mainspring.runtime.clock import ahead
 from mainspring.runtime.health import Health
 from mainspring.runtime.loop import Pass
-from mainspring.store import server, zone_data
+from mainspring.store import server
 from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
@@ -99,5 +100,6 @@ class Answer(NamedTuple):
 
 
 async def _ask(connection: Conn) -> Answer:
-    seconds = await offset(connection)
-    return Answer(seconds, (await server.facts(connection))["read_only"], await zone_data.release(connection))
+    before = time.time()
+    found = await server.watch(connection)
+    return Answer(ahead(before, found["now"], time.time()), found["read_only"], found["zone_data"])

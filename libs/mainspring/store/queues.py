@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.store.fleet import WORKER_LIFE
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
 
@@ -38,6 +39,15 @@ class Queue:
     retention: str | None
 
 
+class DispatchedQueue(NamedTuple):
+    """What a dispatcher goes by. ``largest``: the slots of the queue's largest living worker, None without one."""
+
+    name: str
+    paused: bool
+    largest: int | None
+    may_be_limited: bool
+
+
 async def make_queues(connection: Conn, names: Sequence[str]) -> None:
     """Make these queues if they aren't there. Raises InvalidInput when there would be more than 500."""
     await connection.execute(_SQL["make_queues"], list(names))
@@ -58,6 +68,11 @@ async def names(connection: Conn) -> dict[str, bool]:
 async def all_queues(connection: Conn) -> list[Queue]:
     """All queues by name."""
     return [Queue(**dict(row)) for row in await connection.fetch(_SQL["all"])]
+
+
+async def dispatched(connection: Conn) -> list[DispatchedQueue]:
+    """All queues, as a dispatcher sees them."""
+    return [DispatchedQueue(*row) for row in await connection.fetch(_SQL["dispatched"], WORKER_LIFE)]
 
 
 async def pause(connection: Conn, name: str, note: str | None = None, author: str | None = None) -> bool:

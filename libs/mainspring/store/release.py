@@ -61,11 +61,16 @@ class Bounds:
     Behind the bound lie the index entries of jobs that were released; while some transaction is held open,
     vacuum can't remove them, and a scan from the start would walk over all of them. New jobs are never due
     before the moment they are written, so little can appear behind the bound: a job of a transaction that
-    committed late. ``margin`` covers the usual ones, and the full sweep that ``forget`` allows finds the rest.
+    committed late. ``margin`` covers the usual ones, ``look_back`` those of transactions that took up to ``late``, and
+    the full sweep that ``forget`` allows finds the rest. What waits in lines lies behind the bound too: a full sweep
+    walks over all of it.
     """
 
     margin: timedelta = timedelta(milliseconds=250)
+    #: How far behind the furthest reach ``look_back`` goes.
+    late: timedelta = timedelta(minutes=1)
     _reached: dict[str, list[datetime]] = field(default_factory=dict)
+    _furthest: dict[str, list[datetime]] = field(default_factory=dict)
 
     def of(self, queue: str) -> list[datetime]:
         """The lower bound of each priority."""
@@ -77,6 +82,17 @@ class Bounds:
         for priority, instant in reached.items():
             bounds[priority] = max(bounds[priority], instant - self.margin)
         self._reached[queue] = bounds
+        self._furthest[queue] = list(map(max, bounds, self._furthest.get(queue, bounds)))
+
+    def look_back(self, queue: str) -> None:
+        """Begin the queue's next scan a little earlier than where it has been."""
+        if queue in self._furthest:
+            earlier = [bound if bound == ALWAYS else bound - self.late for bound in self._furthest[queue]]
+            self._reached[queue] = list(map(min, earlier, self._reached[queue]))
+
+    def queues(self) -> list[str]:
+        """The queues that have bounds."""
+        return list(self._reached)
 
     def flat(self) -> tuple[list[str], list[datetime]]:
         """The queues that have bounds, and PRIORITIES bounds for each of them in a row."""
@@ -84,10 +100,11 @@ class Bounds:
 
     def forget(self, queue: str | None = None) -> None:
         """Begin the next scan of one queue, or of all, at the start."""
-        if queue is None:
-            self._reached.clear()
-        else:
-            self._reached.pop(queue, None)
+        for bounds in (self._reached, self._furthest):
+            if queue is None:
+                bounds.clear()
+            else:
+                bounds.pop(queue, None)
 
 
 @dataclass(frozen=True, slots=True)

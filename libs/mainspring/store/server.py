@@ -15,6 +15,11 @@ async def facts(connection: Conn) -> Any:
     return await connection.fetchrow(_SQL["facts"])
 
 
+async def watch(connection: Conn) -> Any:
+    """Its clock, whether it takes writes, and the fleet's release of the zone data (None before any scheduler led)."""
+    return await connection.fetchrow(_SQL["watch"])
+
+
 async def has_leader(connection: Conn) -> bool:
     """Whether some scheduler holds the leader's lease: at least one lives."""
     return bool(await connection.fetchval(_SQL["has_leader"]))

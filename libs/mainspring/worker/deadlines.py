@@ -11,6 +11,9 @@ from mainspring.runtime.loop import Pass
 from mainspring.worker.attempt import Attempt
 from mainspring.worker.slots import Slots
 
+#: How often to look while something runs.
+LOOK_SECONDS = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
@@ -22,7 +25,8 @@ class Deadlines:
         """Stop what is over time or no longer trusted; kill what was told to stop and didn't."""
         now = boot_time()
         ended = 0
-        for attempt in self.slots.attempts():
+        attempts = self.slots.attempts()
+        for attempt in attempts:
             ending = self._overrun(attempt, now)
             if ending is not None:
                 self.slots.stop(attempt, ending)
@@ -30,7 +34,7 @@ class Deadlines:
             if now > attempt.kill_at:
                 attempt.kill_at = float("inf")
                 self.slots.kill(attempt)
-        return Pass(done=ended)
+        return Pass(done=ended, wait=LOOK_SECONDS if attempts else None)
 
     def _overrun(self, attempt: Attempt, now: float) -> Ending | None:
         if attempt.stopped_by is not None:

@@ -7,8 +7,8 @@ from mainspring.runtime.loop import Pass
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.worker.pulse import BEAT_SECONDS, Stall
-from mainspring.worker.runner_pool import RunnerPool
 from mainspring.worker.runner_process import RunnerProcess
+from mainspring.worker.slots import Slots
 
 log = get_logger(__name__)
 WATCH_SECONDS = BEAT_SECONDS
@@ -17,8 +17,9 @@ WATCH_SECONDS = BEAT_SECONDS
 class RunnerWatch:
     """A loop of the worker."""
 
-    def __init__(self, pool: RunnerPool) -> None:
-        self._pool = pool
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._pool = slots.pool
         self._looked_at = boot_time()
 
     async def run_once(self) -> Pass:
@@ -34,7 +35,7 @@ class RunnerWatch:
             if self._is_worn_out(runner):
                 runner.is_worn_out.set()
         self._pool.look_after_waiting()
-        return Pass()
+        return Pass(wait=None if self._slots.is_idle else WATCH_SECONDS)
 
     def _listen(self, runner: RunnerProcess) -> None:
         stalls = runner.listen()

@@ -36,6 +36,8 @@ class Slots:
         self._log = reporter.log
         #: Set when a handler has ended, and when a runner has come: there may be room now.
         self.slot_freed = asyncio.Event()
+        #: Set when attempts begin where there were none: until then, who looks at them again and again may rest.
+        self.wake_when_busy: list[asyncio.Event] = []
         self.pool = RunnerPool(spec, runners, self._ended, self.slot_freed.set)
         self.total = slots
         metrics.SLOTS.set(slots)
@@ -58,9 +60,17 @@ class Slots:
         """Everything that holds a lease here, in the order of ids so that two batches lock alike."""
         return sorted(self._attempts.values(), key=lambda attempt: attempt.job.id)
 
+    @property
+    def is_idle(self) -> bool:
+        """True while nothing holds a lease here."""
+        return not self._attempts
+
     def start(self, attempts: Iterable[Attempt]) -> None:
         """Put claimed jobs into slots and run them."""
         batch = list(attempts)
+        if batch and not self._attempts:
+            for event in self.wake_when_busy:
+                event.set()
         for attempt in batch:
             self._attempts[attempt.key] = attempt
             self._occupy(attempt)

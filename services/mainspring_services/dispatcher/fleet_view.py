@@ -6,12 +6,11 @@ A pause is exact at the claim, a limit at the admission; what is read here only 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mainspring.domain.job import MOST_REFS
-from mainspring.domain.limits import Kind, Limit
-from mainspring.store.queues import Queue
+from mainspring.store.queues import DispatchedQueue
 
 #: How many jobs a message holds for a queue that no worker serves (yet).
 UNKNOWN_SLOTS = 10
@@ -21,10 +20,7 @@ UNKNOWN_SLOTS = 10
 class FleetView:
     """The last reading."""
 
-    queues: dict[str, Queue] = field(default_factory=dict)
-    limits: Sequence[Limit] = ()
-    #: For each queue the slots of its largest worker.
-    largest: dict[str, int] = field(default_factory=dict)
+    queues: Mapping[str, DispatchedQueue] = field(default_factory=dict)
     read_at: float = field(default_factory=time.monotonic)
 
     def is_paused(self, queue: str) -> bool:
@@ -34,10 +30,11 @@ class FleetView:
 
     def may_be_limited(self, queue: str) -> bool:
         """True when jobs of the queue may be under a concurrency limit: asking once too often is harmless."""
-        if queue not in self.queues:
-            return True
-        return any(queue in limit.queues or limit.tasks for limit in self.limits if limit.kind is Kind.CONCURRENCY)
+        known = self.queues.get(queue)
+        return known is None or known.may_be_limited
 
     def refs_in_message(self, queue: str) -> int:
         """As many jobs as one worker can start at once, so that none holds what another could run."""
-        return max(1, min(self.largest.get(queue, UNKNOWN_SLOTS), MOST_REFS))
+        known = self.queues.get(queue)
+        slots = UNKNOWN_SLOTS if known is None or known.largest is None else known.largest
+        return max(1, min(slots, MOST_REFS))

@@ -24,6 +24,8 @@ NAME = "dispatcher"
 #: Longer than elsewhere: of several dispatchers only one is sent a queue's messages, and the others beginning anew now
 #: and then is harmless.
 SILENT_SECONDS = 30.0
+#: How often to look whether Postgres has been silent for too long.
+CONSUME_SECONDS = 0.5
 
 
 async def serve(service: Service) -> None:
@@ -42,7 +44,10 @@ async def serve(service: Service) -> None:
             on_state=service.health.broker,
             silent_after=SILENT_SECONDS,
         )
-        watch = WatchFleet(database, view)
+        consume = Loop(
+            "consume", ConsumeOrNot(consumer, view, service.health, settings.silence).run_once, CONSUME_SECONDS
+        )
+        watch = WatchFleet(database, view, consume.wake.set)
         broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
         await when_available(watch.run_once)
         service.health.broker("not connected yet")
@@ -50,7 +55,7 @@ async def serve(service: Service) -> None:
         service.start_loops(
             [
                 Loop("watch_fleet", watch.run_once, settings.watch_interval),
-                Loop("consume", ConsumeOrNot(consumer, view, service.health, settings.silence).run_once, 0.2),
+                consume,
                 Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
                 Loop("rabbitmq", broker.run_once, BROKER_SECONDS),
             ]

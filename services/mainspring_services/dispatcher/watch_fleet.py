@@ -7,34 +7,33 @@ another one.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from mainspring.broker import topology
 from mainspring.broker.consumer import Consumer
 from mainspring.runtime.health import Health
 from mainspring.runtime.loop import Pass
-from mainspring.store import fleet, limits, queues
+from mainspring.store import queues
 from mainspring.store.pool import Database
 from mainspring_services.dispatcher.fleet_view import FleetView
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFleet:
-    """Reads Postgres."""
+    """Reads Postgres. ``on_change`` is called when other queues are there than before."""
 
     database: Database
     view: FleetView
+    on_change: Callable[[], None]
 
     async def run_once(self) -> Pass:
         """Read queues and workers once."""
-        found = await self.database.run(queues.all_queues)
-        workers = await self.database.run(fleet.workers)
-        self.view.limits = await self.database.run(limits.all_limits)
-        self.view.queues = {queue.name: queue for queue in found}
-        self.view.largest = _largest(workers)
-        self.view.read_at = time.monotonic()
+        found = {queue.name: queue for queue in await self.database.run(queues.dispatched)}
+        is_other = found.keys() != self.view.queues.keys()
+        self.view.queues, self.view.read_at = found, time.monotonic()
+        if is_other:
+            self.on_change()
         return Pass(done=len(found))
 
 
@@ -57,11 +56,3 @@ class ConsumeOrNot:
             self.health.up("fleet")
             self.consumer.consume(topology.due_queue(name) for name in self.view.queues)
         return Pass()
-
-
-def _largest(workers: Sequence[Any]) -> dict[str, int]:
-    largest: dict[str, int] = {}
-    for worker in workers:
-        for queue in worker["queues"]:
-            largest[queue] = max(largest.get(queue, 0), worker["slots"])
-    return largest

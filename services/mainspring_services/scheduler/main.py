@@ -9,16 +9,16 @@ from mainspring.broker.publisher import Publisher
 from mainspring.runtime.broker_watch import WATCH_SECONDS as BROKER_SECONDS
 from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.leader import RENEW_SECONDS, Leadership
-from mainspring.runtime.loop import Loop, Pass
+from mainspring.runtime.loop import Loop
 from mainspring.runtime.patience import if_available
 from mainspring.runtime.postgres_watch import WATCH_SECONDS, PostgresWatch
 from mainspring.runtime.service import Service, run
 from mainspring.runtime.settings import read
-from mainspring.store import fleet
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds
 from mainspring.store.wakeups import DUE_CHANNEL, listen
+from mainspring_services.scheduler.agenda import IDLE_SECONDS, Agenda
 from mainspring_services.scheduler.audit import Audit, Mend
 from mainspring_services.scheduler.audit_fires import AuditFires
 from mainspring_services.scheduler.backfill_due import BackfillDue
@@ -39,18 +39,10 @@ from mainspring_services.scheduler.zone_data import FollowZoneData
 NAME = "scheduler"
 #: How often the release scans from the start: finds jobs of transactions that committed late.
 SWEEP_SECONDS = 5.0
-#: How often the leader looks for schedules that other zone data decided.
-ZONE_DATA_SECONDS = 5.0
-#: How often to look for backfills while none runs.
-BACKFILL_SECONDS = 1.0
-#: How often to look for bulk operations while none is due.
-BULK_SECONDS = 1.0
 #: How often the leader lets go of what is over.
 RETAIN_SECONDS = 300.0
-#: How often to look for jobs that are kept back while there are none.
-LET_GO_SECONDS = 1.0
-#: How often the workers' slots are read, which the windows are fitted to.
-SLOTS_SECONDS = 1.0
+#: How often to look for unclaimed messages, at most; sooner where they are to be sent again soon.
+LONGEST_UNCLAIMED_LOOK = 5.0
 #: How often some queues are asked for their leader: a question costs the broker a channel.
 LEADERS_SECONDS = 5.0
 
@@ -65,7 +57,7 @@ async def serve(service: Service) -> None:
         leadership = Leadership(database, "leader")
         bounds = Bounds()
         releases = ReleaseDue(database, publisher, topology, bounds, settings.release_size)
-        service.start_loops(_loops(settings, database, publisher, topology, leadership, releases, bounds))
+        service.start_loops(loops(settings, database, publisher, topology, leadership, releases, bounds))
         broker = BrokerWatch(settings.amqp_url, NAME, service.health.publishing)
         service.start_loops(
             [
@@ -83,7 +75,7 @@ async def serve(service: Service) -> None:
         await broker.close()
 
 
-def _loops(
+def loops(
     settings: SchedulerSettings,
     database: Database,
     publisher: Publisher,
@@ -92,6 +84,7 @@ def _loops(
     releases: ReleaseDue,
     bounds: Bounds,
 ) -> list[Loop]:
+    """All of the scheduler's own loops."""
     fires = FireDue(database, releases.wake_up)
     republish = RepublishOutbox(database, releases, topology)
     reclaim = ReclaimExpired(database, publisher, settings.beat)
@@ -99,14 +92,6 @@ def _loops(
     leaders = ReconcileLeaders(database, topology, leadership)
     lead = Lead(leadership)
     messages = ReconcileMessages(database, publisher, timedelta(seconds=settings.unclaimed_after))
-
-    async def sweep() -> Pass:
-        bounds.forget()
-        return Pass()
-
-    async def watch_slots() -> Pass:
-        releases.slots = await database.run(fleet.slots)
-        return Pass()
 
     async def release_from_the_start() -> None:
         bounds.forget()
@@ -121,26 +106,30 @@ def _loops(
         **dict.fromkeys(("unclaimed_and_not_sent_again", "retry_overdue", "expiry_overdue"), messages.run_once),
     }
 
+    waiting = [
+        Loop("fire_due", fires.run_once, IDLE_SECONDS),
+        Loop("reclaim_expired", reclaim.run_once, IDLE_SECONDS),
+        Loop("republish_outbox", republish.run_once, IDLE_SECONDS),
+        Loop("reconcile_messages", messages.run_once, min(settings.unclaimed_after / 4, LONGEST_UNCLAIMED_LOOK)),
+        Loop("backfill_due", BackfillDue(database, releases.wake_up).run_once, IDLE_SECONDS),
+        Loop("bulk_due", BulkDue(database, releases.wake_up).run_once, IDLE_SECONDS),
+        Loop("let_go", LetGo(database, releases.wake_up).run_once, IDLE_SECONDS),
+        Loop("declare_queues", DeclareQueues(database, topology).run_once, IDLE_SECONDS),
+        Loop("zone_data", FollowZoneData(database, leadership).run_once, IDLE_SECONDS),
+    ]
+    agenda = Agenda(database, topology, {loop.name: loop for loop in waiting})
     return [
         Loop("release_due", releases.run_once, settings.release_interval, releases.wake),
-        Loop("declare_queues", DeclareQueues(database, topology).run_once, 0.5),
-        Loop("fire_due", fires.run_once, settings.fire_interval),
-        Loop("republish_outbox", republish.run_once, 1.0),
-        Loop("reclaim_expired", reclaim.run_once, settings.reclaim_interval),
+        Loop("agenda", agenda.run_once, settings.agenda_interval),
+        *waiting,
+        Loop("sweep", releases.sweep, SWEEP_SECONDS),
         Loop("reconcile_epoch", epoch.run_once, settings.probe_interval),
         Loop("reconcile_leaders", leaders.run_once, LEADERS_SECONDS),
-        Loop("reconcile_messages", messages.run_once, 1.0),
-        Loop("sweep", sweep, SWEEP_SECONDS),
-        Loop("watch_slots", watch_slots, SLOTS_SECONDS),
         Loop("leadership", leadership.renew, RENEW_SECONDS),
         Loop("lead", lead.run_once, 30.0),
         Loop("retain", Retain(database, leadership).run_once, RETAIN_SECONDS),
         Loop("audit", Audit(database, leadership, mends).run_once, settings.audit_interval),
         Loop("audit_fires", AuditFires(database, leadership).run_once, settings.audit_interval),
-        Loop("zone_data", FollowZoneData(database, leadership).run_once, ZONE_DATA_SECONDS),
-        Loop("backfill_due", BackfillDue(database, releases.wake_up).run_once, BACKFILL_SECONDS),
-        Loop("bulk_due", BulkDue(database, releases.wake_up).run_once, BULK_SECONDS),
-        Loop("let_go", LetGo(database, releases.wake_up).run_once, LET_GO_SECONDS),
     ]
 
 

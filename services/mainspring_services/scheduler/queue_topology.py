@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 
 from mainspring.broker import topology
@@ -19,6 +20,17 @@ class QueueTopology:
         self._connecting = asyncio.Lock()
         self._link: Link | None = None
         self._declared: set[str] = set()
+        self._connected_at = 0.0
+
+    @property
+    def connected_for(self) -> float:
+        """Seconds since the present connection was made."""
+        return time.monotonic() - self._connected_at
+
+    @property
+    def count(self) -> int:
+        """How many queues this process has declared."""
+        return len(self._declared)
 
     async def declare_queue(self, queue: str) -> None:
         """Declare the due and work queues of ``queue``, if this process hasn't in this epoch."""
@@ -39,11 +51,13 @@ class QueueTopology:
         await declare_plain(link, topology.epoch_queue(str(epoch.id)))
         await delete_queues(link, [topology.epoch_queue(str(old.id)).name])
 
-    async def look(self, epoch: Epoch) -> Presence:
-        """Look at every queue that should be there; the epoch's own is missing after amnesia."""
-        names = [topology.epoch_queue(str(epoch.id)).name, *(queue.name for queue in topology.fixed().queues)]
-        for queue in sorted(self._declared):
-            names += [topology.due_queue(queue), topology.work_queue(queue)]
+    def names(self) -> list[str]:
+        """Every queue of the broker that should be there, but for the epoch's."""
+        declared = [name(queue) for queue in self._declared for name in (topology.due_queue, topology.work_queue)]
+        return [*(queue.name for queue in topology.fixed().queues), *declared]
+
+    async def look(self, names: Iterable[str]) -> Presence:
+        """Ask for each of these queues whether it is there, and empty."""
         return await look_at(await self._connected(), names)
 
     async def leaderless(self, names: Sequence[str]) -> list[str]:
@@ -72,4 +86,5 @@ class QueueTopology:
         async with self._connecting:
             if self._link is None or self._link.is_closed:
                 self._link = await connect(self._urls, "scheduler.topology")
+                self._connected_at = time.monotonic()
             return self._link

@@ -9,7 +9,8 @@ ticket; a retry that the ladder doesn't bring is scheduled again.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from mainspring.broker import topology
@@ -25,6 +26,7 @@ from mainspring.store.release import Bounds
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring_services.scheduler.queue_topology import QueueTopology
+from mainspring_services.scheduler.tour import Tour
 
 log = get_logger(__name__)
 RETRY_OVERDUE = timedelta(seconds=5)
@@ -33,23 +35,31 @@ BEING_DECLARED = timedelta(seconds=4)
 #: For how long a queue is silent before it counts as lost; and where more than half of those asked are.
 SILENT = timedelta(seconds=15)
 MOSTLY_SILENT = timedelta(seconds=60)
-#: Queues that are asked for their leader in one pass.
+#: A part of all queues is asked for in each pass: all of them in so many passes.
+PASSES_OF_A_TOUR = 8
+#: Queues that are asked for their leader in one pass while the connection to the broker is young: a restart is what
+#: costs queues their leaders. Later on it is a part of them.
 ASKED_AT_ONCE = 20
+YOUNG_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileEpoch:
-    """Asks whether the broker remembers, and begins a new epoch when it doesn't."""
+    """Asks whether the broker remembers, and begins a new epoch when it doesn't.
+
+    The epoch's queue tells each time whether the whole memory is there; the others are asked for in turn.
+    """
 
     database: Database
     topology: QueueTopology
     bounds: Bounds
+    tour: Tour = field(default_factory=Tour)
 
     async def run_once(self) -> Pass:
         """Probe once."""
         epoch = await self.database.run(reconcile.epoch)
         is_current = epoch.topology_version == topology.VERSION
-        missing = (await self.topology.look(epoch)).missing if is_current else ["(another topology version)"]
+        missing = await self._missing(epoch) if is_current else ["(another topology version)"]
         if not missing:
             return Pass()
         if is_current and epoch.age < BEING_DECLARED:
@@ -57,6 +67,11 @@ class ReconcileEpoch:
             return Pass()
         log.warning("the broker lacks queues: a new epoch begins", missing=missing[:5], count=len(missing))
         return Pass(done=await self._begin(epoch), again=True)
+
+    async def _missing(self, epoch: Epoch) -> list[str]:
+        names = self.topology.names()
+        some = self.tour.next(names, _part(names, PASSES_OF_A_TOUR))
+        return (await self.topology.look([topology.epoch_queue(str(epoch.id)).name, *some])).missing
 
     async def _begin(self, old: Epoch) -> int:
         started = time.monotonic()
@@ -92,7 +107,7 @@ class ReconcileLeaders:
         self._database = database
         self._topology = topology
         self._leadership = leadership
-        self._last = ""
+        self._tour = Tour()
         #: Since when each of these has been silent, by the monotonic clock.
         self._silent: dict[str, float] = {}
 
@@ -119,12 +134,15 @@ class ReconcileLeaders:
         return Pass(done=len(lost))
 
     async def _choose(self) -> list[str]:
-        epoch = await self._database.run(reconcile.epoch)
-        empty = [name for name in (await self._topology.look(epoch)).empty if topology.holds_hints(name)]
-        later = sorted(name for name in empty if name > self._last)
-        asked = (later + sorted(set(empty) - set(later)))[:ASKED_AT_ONCE]
-        self._last = asked[-1] if asked else ""
-        return sorted({*asked, *(name for name in self._silent if name in empty)})
+        names = [name for name in self._topology.names() if topology.holds_hints(name)]
+        is_young = self._topology.connected_for < YOUNG_SECONDS
+        some = self._tour.next(names, ASKED_AT_ONCE if is_young else _part(names, PASSES_OF_A_TOUR))
+        # A queue that was deleted is missing, which is another loop's concern.
+        return (await self._topology.look(sorted({*some, *self._silent} & {*names}))).empty
+
+
+def _part(names: Sequence[str], of_all: int) -> int:
+    return -(-len(names) // of_all)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mainspring.broker.publisher import Publisher
 from mainspring.fault_points import reach
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
-from mainspring.store import lines, release
+from mainspring.store import fleet, lines, release
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds, OutboxBatch, Released
 from mainspring.telemetry import metrics
@@ -32,6 +32,10 @@ from mainspring_services.scheduler.queue_topology import QueueTopology
 log = get_logger(__name__)
 #: What a queue waits after a returned message.
 BACKOFF = timedelta(seconds=1)
+#: How often the scan of a queue whose jobs wait in lines begins at the start: it walks over all that wait.
+LINES_SWEEP_SECONDS = 60.0
+#: How old the count of the workers' slots may be.
+SLOTS_SECONDS = 1.0
 
 
 class ReleaseDue:
@@ -46,8 +50,10 @@ class ReleaseDue:
         self._bounds = bounds
         self._size = release_size
         self._paces: dict[str, QueuePace] = defaultdict(QueuePace)
-        #: The slots of all workers that live, by queue.
-        self.slots: Mapping[str, int] = {}
+        #: The slots of all workers that live, by queue, and when they were read.
+        self._slots: Mapping[str, int] = {}
+        self._slots_at = -math.inf
+        self._lines_swept_at = time.monotonic()
         self.wake = asyncio.Event()
         self._named: set[str] = set()
         self._has_looked = True
@@ -74,10 +80,22 @@ class ReleaseDue:
         results = [(queue, await self._release(queue)) for queue in named]
         if not results:
             await self.forget_published()
-        waits = [self._learn(queue, released) for queue, released in results]
+        waits = [await self._learn(queue, released) for queue, released in results]
         next_at = min([self._next_due_at, *(pace.lines_at for pace in self._paces.values())])
         until_due = max(next_at - time.monotonic(), 0.0)
         return Pass(done=sum(released.count for _, released in results), wait=min([*waits, until_due]))
+
+    async def sweep(self) -> Pass:
+        """Have the next scans begin at the start; where jobs wait in lines, mostly a minute earlier than they would."""
+        has_time = time.monotonic() - self._lines_swept_at > LINES_SWEEP_SECONDS
+        if has_time:
+            self._lines_swept_at = time.monotonic()
+        for queue in self._bounds.queues():
+            if has_time or not self._paces[queue].has_lines:
+                self._bounds.forget(queue)
+            else:
+                self._bounds.look_back(queue)
+        return Pass()
 
     async def forget_published(self) -> None:
         """Delete the outbox rows of what has been published. Raises DatabaseUnavailable, and keeps them."""
@@ -122,8 +140,11 @@ class ReleaseDue:
             lambda connection: lines.serve(connection, queue, self._bounds, pace.turns, published=published, **options)
         )
 
-    def _learn(self, queue: str, released: Released) -> float:
-        wait = self._paces[queue].after(released, self._size, self.slots.get(queue, 0))
+    async def _learn(self, queue: str, released: Released) -> float:
+        if released.is_limited_by_window and time.monotonic() - self._slots_at > SLOTS_SECONDS:
+            # The window is fitted to them.
+            self._slots, self._slots_at = await self._database.run(fleet.slots), time.monotonic()
+        wait = self._paces[queue].after(released, self._size, self._slots.get(queue, 0))
         if not wait:
             self._named.add(queue)
         return wait

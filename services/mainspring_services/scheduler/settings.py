@@ -15,10 +15,9 @@ class SchedulerSettings(Settings):
 
     #: How often to look for due jobs when nothing wakes it, in seconds.
     release_interval: float = Field(default=1.0, gt=0)
-    #: How often to look for due schedules when none is known to be due sooner, in seconds.
-    fire_interval: float = Field(default=1.0, gt=0)
-    #: How often to look for expired leases, in seconds.
-    reclaim_interval: float = Field(default=0.5, gt=0)
+    #: How often to look whether there is something for the loops that wait for rows (expired leases, schedules that are
+    #: soon due, …), in seconds.
+    agenda_interval: float = Field(default=0.5, gt=0)
     #: How often to ask whether the broker still remembers its queues, in seconds.
     probe_interval: float = Field(default=2.0, gt=0)
     #: How often the leader looks for what must never be, in seconds.

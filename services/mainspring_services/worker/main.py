@@ -32,7 +32,6 @@ from mainspring.worker.intake import Intake
 from mainspring.worker.lease_keeper import LeaseKeeper
 from mainspring.worker.reporter import Reporter
 from mainspring.worker.runner_process import RunnerSpec
-from mainspring.worker.runner_watch import WATCH_SECONDS as RUNNER_WATCH_SECONDS
 from mainspring.worker.runner_watch import RunnerWatch
 from mainspring.worker.slots import Slots
 from mainspring_services.worker.claim_jobs import ClaimJobs
@@ -41,7 +40,8 @@ from mainspring_services.worker.show_worker import ShowWorker, offered, queues_o
 
 log = get_logger(__name__)
 NAME = "worker"
-DEADLINE_SECONDS = 0.1
+#: How often those look that watch over attempts, while there are none.
+IDLE_SECONDS = 2.0
 SHOW_SECONDS = 2.0
 
 
@@ -136,11 +136,15 @@ def _start(
     service.health.broker("not connected yet")
     service.guard("consumer", consumer.run())
     service.guard("claim_jobs", ClaimJobs(intake, slots, consumer, settings.hold).run())
+    watching = [
+        Loop("deadlines", Deadlines(slots).run_once, IDLE_SECONDS),
+        Loop("runner_watch", RunnerWatch(slots).run_once, IDLE_SECONDS),
+    ]
+    slots.wake_when_busy += [loop.wake for loop in watching]
     service.start_loops(
         [
             beats,
-            Loop("deadlines", Deadlines(slots).run_once, DEADLINE_SECONDS),
-            Loop("runner_watch", RunnerWatch(slots.pool).run_once, RUNNER_WATCH_SECONDS),
+            *watching,
             Loop("show_worker", show.run_once, SHOW_SECONDS),
             Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
         ]

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.boot_clock import boot_time
 from mainspring.domain.states import Outcome
-from mainspring.worker.deadlines import Deadlines
+from mainspring.worker.deadlines import LOOK_SECONDS, Deadlines
 
 NEVER = float("inf")
 
@@ -22,7 +22,7 @@ class SlotsOfOne:
         self.hangs_on_another = lambda _: hangs_on_another
 
     def attempts(self):
-        return [self.attempt]
+        return [self.attempt] if self.attempt else []
 
     def stop(self, attempt, ending):
         attempt.stopped_by = ending
@@ -76,3 +76,8 @@ async def test_what_was_told_to_stop_is_not_told_again_and_is_killed_once():
 async def test_what_overruns_because_of_another_is_handed_back():
     slots = await after_one_pass(attempt(running=5.1), hangs_on_another=True)
     assert [ending.outcome for ending in slots.stopped] == [Outcome.HANDED_BACK]
+
+
+async def test_it_looks_often_while_something_runs_and_rests_while_nothing_does():
+    assert (await Deadlines(SlotsOfOne(attempt())).run_once()).wait == LOOK_SECONDS
+    assert (await Deadlines(SlotsOfOne(None)).run_once()).wait is None

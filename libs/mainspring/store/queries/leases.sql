@@ -35,7 +35,7 @@ LEFT JOIN LATERAL (
 ) AS seen ON true
 
 -- name: look
--- Asked twice a second: in the small index of what runs.
+-- In the small index of what runs.
 SELECT clock_timestamp() AS now, (
     SELECT true FROM mainspring.live_jobs WHERE state = 'running' AND lease_until < (SELECT clock_timestamp()) LIMIT 1
 ) IS TRUE AS has_expired

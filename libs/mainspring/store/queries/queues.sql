@@ -50,6 +50,26 @@ SELECT known.name, bool_and(known.is_made) AS is_made FROM (
 ) AS known
 GROUP BY known.name
 
+-- name: dispatched
+-- What a dispatcher goes by: for each queue whether it is paused, the slots of its largest living worker, and whether
+-- jobs of it can be under a concurrency limit.
+WITH served AS (
+    SELECT served.queue, max(workers.slots) AS slots
+    FROM mainspring.workers CROSS JOIN unnest(workers.queues) AS served (queue)
+    WHERE workers.beat_at > (SELECT clock_timestamp()) - $1::interval
+    GROUP BY served.queue
+)
+SELECT
+    queues.name, queues.paused, served.slots AS largest,
+    (
+        SELECT true FROM mainspring.limits
+        WHERE limits.kind = 'concurrency'
+            AND (limits.queue = queues.name OR queues.name = ANY (limits.queues) OR limits.tasks <> '{}')
+        LIMIT 1
+    ) IS TRUE AS may_be_limited
+FROM mainspring.queues
+LEFT JOIN served ON served.queue = queues.name
+
 -- name: adopt_queues
 -- Make the queues that submits have used first.
 WITH used AS (DELETE FROM mainspring.queue_first_uses RETURNING name)

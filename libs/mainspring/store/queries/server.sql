@@ -3,6 +3,11 @@ SELECT
     current_setting('server_version') AS version, current_setting('server_version_num')::integer AS version_number,
     pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only
 
+-- name: watch
+SELECT
+    clock_timestamp() AS now, pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
+    (SELECT release FROM mainspring.zone_data) AS zone_data
+
 -- name: has_leader
 SELECT EXISTS (SELECT FROM mainspring.leader WHERE expires_at > clock_timestamp())
 
