@@ -4,9 +4,11 @@ SELECT *, clock_timestamp() AS locked_at FROM mainspring.lock_queue($1, $2)
 -- name: due
 -- Jobs that have become due and wait in no line yet, with the line that each belongs to. The scan begins where an earlier
 -- one ended: what waits in a line is behind. The first of them in the order of the release, or with $4 the last.
-WITH due AS MATERIALIZED (
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
+due AS MATERIALIZED (
     SELECT picked.*
-    FROM mainspring.release_order($5::interval, (SELECT clock_timestamp())) AS level
+    FROM clock
+    CROSS JOIN LATERAL mainspring.release_order($5::interval, clock.now) AS level
     CROSS JOIN LATERAL (
         SELECT
             live_jobs.id, live_jobs.task, live_jobs.priority, live_jobs.due_at,
@@ -33,7 +35,7 @@ WITH due AS MATERIALIZED (
             AND (live_jobs.state = 'scheduled' OR live_jobs.line IS NULL)
             AND live_jobs.priority = level.priority
             AND live_jobs.due_at >= ($3::timestamptz[])[level.priority + 1]
-            AND live_jobs.due_at <= (SELECT clock_timestamp())
+            AND live_jobs.due_at <= (SELECT clock.now FROM clock)
         ORDER BY live_jobs.due_at DESC, live_jobs.id DESC
         LIMIT CASE WHEN $4 THEN $2 ELSE 0 END
         FOR UPDATE SKIP LOCKED

@@ -32,15 +32,15 @@ SELECT DISTINCT queue_first_uses.name, NULL::timestamptz, clock_timestamp(), fal
 -- name: release
 -- By priority, as aging has it, then due time, as far as the queue's credit goes. The picks are materialised: a plan that joins must
 -- not change their number. A queue with lines has none here.
--- The scalar sub-select makes the clock a constant that the index can use.
 WITH forgotten AS (DELETE FROM mainspring.outbox WHERE id = ANY ($5::bigint[])),
 queue AS MATERIALIZED (
-    SELECT CASE WHEN has_lines THEN 0 ELSE credit END AS credit, age, has_lines, aging
+    SELECT CASE WHEN has_lines THEN 0 ELSE credit END AS credit, age, has_lines, aging, clock_timestamp() AS now
     FROM mainspring.lock_queue($1, $6)
 ),
 due AS MATERIALIZED (
     SELECT picked.id, level.place
-    FROM mainspring.release_order((SELECT queue.aging FROM queue), (SELECT clock_timestamp())) AS level
+    FROM queue
+    CROSS JOIN LATERAL mainspring.release_order(queue.aging, queue.now) AS level
     CROSS JOIN LATERAL (
         SELECT live_jobs.id FROM mainspring.live_jobs
         WHERE live_jobs.queue = $1 AND live_jobs.state IN ('scheduled', 'blocked')
