@@ -12,7 +12,7 @@ import pytest
 from mainspring.domain.job import JobRef
 from mainspring.domain.limits import Strategy
 from mainspring.domain.states import Outcome
-from mainspring.store import limits, queues
+from mainspring.store import jobs, limits, queues
 from mainspring.store.pool import Database
 
 from .one_queue import Fleet, limit
@@ -52,7 +52,7 @@ class Model:
         self.chance = random.Random(seed)
         self.jobs: dict[UUID, Job] = {}
         self.ladder: list[JobRef] = []
-        self.left = 30
+        self.left = 80
 
     def of(self, key: str, *states: str) -> list[Job]:
         return [job for job in self.jobs.values() if job.key == key and job.state in states]
@@ -115,6 +115,15 @@ class Model:
         for job_id in began:
             self.jobs[job_id].state, self.jobs[job_id].has_begun = "running", True
 
+    async def cancel(self) -> None:
+        """Somebody wants a job no more."""
+        live = [job for job in self.jobs.values() if job.state not in ENDED]
+        if live:
+            job = self.chance.choice(live)
+            await jobs.cancel(self.fleet.connection, job.id, "somebody")
+            job.state = "stopping" if job.state in {"running", "stopping"} else "cancelled"
+            self.ladder = [ref for ref in self.ladder if ref.id != job.id]
+
     async def end(self) -> None:
         running = sorted(self.fleet.running, key=lambda job_id: self.jobs[job_id].age)
         if not running:
@@ -162,7 +171,16 @@ async def test_whatever_happens_it_is_as_in_the_plainest_model(
         most = 1 + seed % 3
         await limits.save(connection, limit(strategy, most))
         model = Model(Fleet(connection), strategy, most, seed)
-        steps = [model.submit, model.release, model.release, model.start, model.come_back, model.end, model.end]
+        steps = [
+            model.submit,
+            model.release,
+            model.release,
+            model.start,
+            model.come_back,
+            model.cancel,
+            model.end,
+            model.end,
+        ]
         for _ in range(1000):
             await model.chance.choice(steps)()
             await model.check()

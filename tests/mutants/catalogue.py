@@ -167,6 +167,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/integration/test_strategies.py::test_in_order_a_retry_comes_before_those_behind_it",),
     ),
     Mutant(
+        "who is on the way out takes no place among the newest",
+        (Edit(f"{STORE}/queries/strategies.sql", " AND NOT live_jobs.cancel_requested", ""),),
+        ("tests/integration/test_strategies_model.py::test_whatever_happens_it_is_as_in_the_plainest_model",),
+    ),
+    Mutant(
+        "the call to a loop that has something to do",
+        (Edit(f"{SCHEDULER}/agenda.py", "            self.loops[name].wake.set()\n", "            pass\n"),),
+        ("tests/integration/test_agenda.py::test_every_loop_that_waits_is_on_the_agenda_and_is_woken",),
+    ),
+    Mutant(
         "the place of a unique job",
         (Edit("libs/mainspring/runtime/unique.py", "if one.counts(holder.state, holder.age) and", "if False and"),),
         ("tests/integration/test_unique.py::test_of_many_at_one_moment_one_is_made",),
