@@ -15,6 +15,7 @@ import pytest
 from mainspring.broker import topology
 from mainspring.broker.connection import connect
 from mainspring.broker.delay_ladder import arrival_pattern
+from mainspring.devstack.fleet import ServiceProcess
 
 from .system import System
 
@@ -273,6 +274,30 @@ def test_a_deleted_queue_is_made_again_and_its_jobs_come_back(system: System, vh
     system.worker()
     assert {system.final(job_id)["state"] for job_id in ids} == {"succeeded"}
     assert system.count("SELECT count(*) FROM effects") == 10
+
+
+def test_what_a_deleted_queue_held_comes_back_when_the_next_message_is_returned(system: System, vhost_url: str) -> None:
+    system.worker()
+    system.ready()
+    system.final(system.submit("fleet.add", {"a": 1, "b": 1}))
+    system.fleet.services[-1].stop()
+    ids = [system.submit("fleet.effect") for _ in range(10)]
+    system.until(lambda: system.count("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'") == 10)
+    system.until(lambda: system.messages_in(topology.due_queue("fleet")) == 0, what="all are with the workers' queue")
+    system.stack.rabbitmq.delete_queue(vhost_of(vhost_url), topology.work_queue("fleet"))
+    # The dispatcher finds it gone before a scheduler looks for it, and makes it again.
+    ids.append(system.submit("fleet.effect"))
+    parts = system.dispatcher, system.scheduler
+    system.until(lambda: sum(map(reconciled, parts)) >= 10, what="all are released again")
+    system.worker()
+    assert {system.final(job_id)["state"] for job_id in ids} == {"succeeded"}
+    assert system.count("SELECT count(*) FROM effects") == 11
+
+
+def reconciled(service: ServiceProcess) -> int:
+    metrics = httpx.get(f"http://127.0.0.1:{service.port}/metrics").text
+    found = re.findall(r'jobs_reconciled_total{cause="(?:queue_missing|amnesia)"} ([0-9]+)', metrics)
+    return sum(map(int, found))
 
 
 def test_every_nominal_time_has_one_job_while_schedulers_are_killed(system: System) -> None:

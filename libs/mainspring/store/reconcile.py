@@ -54,9 +54,12 @@ async def now(connection: Conn) -> datetime:
     return instant
 
 
-async def reschedule_forgotten(connection: Conn, released_until: datetime) -> int:
-    """Schedule again up to CHUNK jobs that the forgotten broker held; call it until it returns 0."""
-    count: int = await connection.fetchval(_SQL["reschedule_forgotten"], released_until, CHUNK)
+async def reschedule_forgotten(connection: Conn, released_until: datetime, queue: str | None = None) -> int:
+    """Schedule again up to CHUNK jobs that the forgotten broker held; call it until it returns 0.
+
+    ``queue``: only those that were released into this one, which was gone.
+    """
+    count: int = await connection.fetchval(_SQL["reschedule_forgotten"], released_until, CHUNK, queue)
     return count
 
 

@@ -21,6 +21,7 @@ from mainspring.domain.job import JobRef
 from mainspring.domain.retry import reconnect_delay
 from mainspring.fault_points import reach
 from mainspring.runtime.job_spans import traced
+from mainspring.runtime.reschedule import reschedule_lost
 from mainspring.store import admission
 from mainspring.store.pool import Conn, Database
 from mainspring.telemetry import metrics
@@ -69,8 +70,10 @@ class Dispatch:
                     await self._publish(queue, going)
             except Unavailable as error:
                 log.warning("dispatch delayed", queue=queue, error=str(error))
-                if isinstance(error, Unroutable):
-                    await self._declare_again(queue)
+                if isinstance(error, Unroutable) and await self._make_again(queue):
+                    # These jobs are among those that are released again.
+                    going = ()
+                    continue
                 await asyncio.sleep(reconnect_delay(failures, random.random(), 1.0))  # noqa: S311  a delay
             else:
                 reach("dispatch.confirmed")
@@ -78,16 +81,19 @@ class Dispatch:
                 return
         await delivery.give_back()
 
-    async def _declare_again(self, queue: str) -> None:
-        """A returned message: the work queue or its binding is gone. What a scheduler declares, we may too."""
+    async def _make_again(self, queue: str) -> bool:
+        """A returned message: the work queue is gone, with what was in it, or its binding. True when all is mended."""
         try:
             link = await connect(self._urls, "dispatcher.topology")
             try:
                 await declare(link, topology.for_queue(queue))
             finally:
                 await link.close()
+            await reschedule_lost(self._database, queue)
         except Unavailable as error:
-            log.warning("queue not declared", queue=queue, error=str(error))
+            log.warning("queue not made again", queue=queue, error=str(error))
+            return False
+        return True
 
     async def _judge(self, batch: JobBatch) -> Sequence[JobRef]:
         """The references that go on to the work queue, with the tickets that they have then."""

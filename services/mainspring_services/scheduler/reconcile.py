@@ -19,6 +19,7 @@ from mainspring.broker.publisher import Publisher
 from mainspring.domain.job import JobRef
 from mainspring.runtime.leader import Leadership
 from mainspring.runtime.loop import Pass
+from mainspring.runtime.reschedule import reschedule
 from mainspring.store import queues, reconcile
 from mainspring.store.pool import Database
 from mainspring.store.reconcile import Epoch
@@ -79,19 +80,12 @@ class ReconcileEpoch:
         if epoch is None:
             return 0
         await self.topology.declare_all(queue.name for queue in await self.database.run(queues.all_queues))
-        moved = await self._reschedule()
+        moved = await reschedule(self.database)
+        self.bounds.forget()
         await self.topology.mark_epoch(epoch, old)
         metrics.RECONCILED.labels("amnesia").inc(moved)
         metrics.RECOVERY_SECONDS.observe(time.monotonic() - started)
         log.info("the new epoch has begun", jobs_scheduled_again=moved)
-        return moved
-
-    async def _reschedule(self) -> int:
-        until = await self.database.run(reconcile.now)
-        moved = 0
-        while count := await self.database.run(lambda connection: reconcile.reschedule_forgotten(connection, until)):
-            moved += count
-        self.bounds.forget()
         return moved
 
 

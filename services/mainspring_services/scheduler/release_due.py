@@ -20,6 +20,7 @@ from mainspring.broker.publisher import Publisher
 from mainspring.fault_points import reach
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
+from mainspring.runtime.reschedule import reschedule_lost
 from mainspring.store import fleet, lines, release
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds, OutboxBatch, Released
@@ -164,5 +165,6 @@ class ReleaseDue:
             log.error("returned as unroutable: the queue backs off", queue=batch.queue, jobs=len(batch.refs))
             self._topology.forget(batch.queue)
             await self._database.run(lambda connection: release.put_back(connection, batch, BACKOFF))
+            await reschedule_lost(self._database, batch.queue)
         reach("release.confirmed")
         self._published.append(batch.id)

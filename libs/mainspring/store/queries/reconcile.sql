@@ -10,17 +10,21 @@ RETURNING epoch
 
 -- name: reschedule_forgotten
 -- Every job that the old broker held, some thousands at a time: those released before the epoch changed, and
--- those that wait in the ladder.
+-- those that wait in the ladder. Of one queue that was gone ($3) those that were released into it.
 WITH locked AS MATERIALIZED (
     SELECT picked.id FROM (
         SELECT id FROM mainspring.live_jobs
         WHERE state IN ('enqueued', 'admitted') AND released_at <= $1::timestamptz
+            AND ($3::text IS NULL OR queue = $3::text)
         LIMIT $2
         FOR UPDATE SKIP LOCKED
     ) AS picked
     UNION ALL
     SELECT waiting.id FROM (
-        SELECT id FROM mainspring.live_jobs WHERE state = 'retrying' LIMIT $2 FOR UPDATE SKIP LOCKED
+        SELECT id FROM mainspring.live_jobs
+        WHERE state = 'retrying' AND $3::text IS NULL
+        LIMIT $2
+        FOR UPDATE SKIP LOCKED
     ) AS waiting
 ),
 moved AS (
