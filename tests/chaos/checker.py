@@ -77,7 +77,9 @@ SELECT
         )
     ) + (
         SELECT count(*) FROM mainspring.jobs
-        WHERE state = 'succeeded' AND task IN ('chaos.quick', 'chaos.slow', 'chaos.flaky', 'chaos.scheduled')
+        WHERE state = 'succeeded' AND task IN (
+                'chaos.quick', 'chaos.slow', 'chaos.flaky', 'chaos.scheduled', 'chaos.batched', 'chaos.shaky'
+            )
             AND reason IS NULL AND NOT EXISTS (SELECT FROM chaos.effects WHERE effects.job = jobs.id)
     )
 """

@@ -69,13 +69,19 @@ class World:
             for _ in range(count):
                 self._start(name, **({"beat": 1} if name == "scheduler" else {}))
         for _ in range(2):
-            one = self._start("worker", "chaos_tasks", slots=10, runners=1, stop_grace=2, **QUICK_LEASE)
+            modules = ["chaos_tasks", *(["newer_tasks"] if self.is_of_one_release else [])]
+            one = self._start("worker", *modules, slots=10, runners=1, stop_grace=2, **QUICK_LEASE)
             self.workers.append(one)
         self._keeper.start()
         self.url = f"http://127.0.0.1:{self.api.port}"
         self._wait_ready()
         if self._old is not None:
             self._upgrade_half()
+
+    @property
+    def is_of_one_release(self) -> bool:
+        """False where some services are of the older release, which doesn't know all that this one does."""
+        return self._old is None
 
     def migrate(self, *, is_old: bool = False) -> None:
         """Run `mainspring migrate`, of this release or the older one. Raises RefusedError."""
@@ -235,6 +241,7 @@ class Client(threading.Thread):
 
     def _draw(self) -> tuple[str, dict[str, Any], str]:
         dice = self._dice
+        newer = self._world.is_of_one_release
         return dice.choices(
             [
                 ("chaos.quick", {}, "succeeded"),
@@ -244,8 +251,10 @@ class Client(threading.Thread):
                 ("chaos.limited", {"key": dice.choice("abcdef")}, "succeeded"),
                 ("chaos.rated", {}, "succeeded"),
                 ("chaos.hopeless", {}, "dead"),
+                ("chaos.batched", {"failures": dice.choice([0, 0, 0, 1])}, "succeeded"),
+                ("chaos.shaky", {}, "succeeded"),
             ],
-            [45, 15, 15, 5, 10, 5, 5],
+            [45, 15, 15, 5, 10, 5, 5, 15 * newer, 5 * newer],
         )[0]
 
 
@@ -272,11 +281,13 @@ def open_world(chance: float = 0.0, mix: Mix = ONE, old_revision: str = "") -> I
         try:
             world.start()
             world.insist("PUT", "/v1/queues/narrow", json={"concurrency": LIMIT})
-            if not mix.versions:  # the older release knows no limits by name
+            if world.is_of_one_release:  # the older one knows no limits by name, and no circuits
                 one_each = {"kind": "concurrency", "most": 1, "tasks": ["chaos.limited"], "per": "key"}
                 world.insist("PUT", "/v1/limits/one-each", json=one_each)
                 rate = {"kind": "rate", "most": RATE, "period_seconds": 1, "tasks": ["chaos.rated"]}
                 world.insist("PUT", "/v1/limits/rate", json=rate)
+                terms = {"failures": 3, "period_seconds": 20, "hold_seconds": 1}
+                world.insist("PUT", "/v1/circuits/chaos-service", json=terms)
             schedule = {"task": "chaos.scheduled", "every_seconds": 2, "overlap": "allow", "misfire": "fire_all"}
             world.insist("PUT", "/v1/schedules/each-2s", json=schedule)
             yield world
