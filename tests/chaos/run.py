@@ -25,11 +25,12 @@ from mainspring.devstack.errors import DevstackError
 
 from . import campaign, evidence
 from .checker import Report, check
+from .client import Client
 from .faults import kinds
 from .mix import MIXES
 from .plan import Plan
 from .registry import FAULTS
-from .world import Client, World, open_world, say
+from .world import World, open_world, say
 
 ROOT = Path(__file__).parents[2]
 PIECE_SECONDS = 1800.0

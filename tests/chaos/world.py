@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 import threading
@@ -50,6 +49,8 @@ class World:
         #: Held by a fault while it has a process down; the keeper starts what has died by itself.
         self.hands = threading.RLock()
         self.deaths = 0
+        #: Processes die at steps of the protocol, by chance.
+        self.is_armed = False
         self.clocks, self._old = clocks, old
         #: Before each server, in a mix with a network.
         self.proxies: list[TcpProxy] = []
@@ -151,7 +152,10 @@ class World:
         """A stop must end with exit code 0; Python itself, before our first line, is ended by the signal."""
         had_begun = one.has_begun
         code = one.stop(timeout=25)
-        self.bad_stops += code != 0 and (had_begun or code != -signal.SIGTERM)
+        # Armed, it may die at a step on its way out.
+        has_died = self.is_armed and code == -signal.SIGKILL
+        self.deaths += has_died
+        self.bad_stops += not has_died and code != 0 and (had_begun or code != -signal.SIGTERM)
 
     def close(self) -> None:
         """Keep nothing alive any more."""
@@ -210,54 +214,6 @@ class World:
             time.sleep(0.1)
 
 
-class Client(threading.Thread):
-    """Submits jobs at an even pace, each under a key of its own, and insists on an answer."""
-
-    def __init__(self, world: World, jobs: int, seed: int, seconds: float) -> None:
-        super().__init__(name="client")
-        self._world, self._jobs, self._pause = world, jobs, seconds / jobs
-        self._dice = random.Random(seed)
-        self._seed = seed
-        #: The final state that each accepted job must reach.
-        self.accepted: dict[str, str] = {}
-        self.failure: BaseException | None = None
-
-    def run(self) -> None:
-        """Submit all of them."""
-        started = time.monotonic()
-        try:
-            for number in range(self._jobs):
-                # What couldn't be submitted in time follows at once.
-                time.sleep(max(0.0, started + number * self._pause - time.monotonic()))
-                task, payload, expected = self._draw()
-                headers = {"Idempotency-Key": f"chaos-{self._seed}-{number}"}
-                body = {"task": task, "payload": payload}
-                if task == "chaos.limited":
-                    body["queue"] = "narrow"
-                job = self._world.insist("POST", "/v1/jobs", json=body, headers=headers)
-                self.accepted[job["id"]] = expected
-        except BaseException as error:  # noqa: BLE001  raised again where the thread is joined
-            self.failure = error
-
-    def _draw(self) -> tuple[str, dict[str, Any], str]:
-        dice = self._dice
-        newer = self._world.is_of_one_release
-        return dice.choices(
-            [
-                ("chaos.quick", {}, "succeeded"),
-                ("chaos.slow", {"seconds": round(dice.uniform(0, 2), 2)}, "succeeded"),
-                ("chaos.flaky", {"failures": dice.randint(1, 2)}, "succeeded"),
-                ("chaos.thread", {"seconds": round(dice.uniform(0, 0.5), 2)}, "succeeded"),
-                ("chaos.limited", {"key": dice.choice("abcdef")}, "succeeded"),
-                ("chaos.rated", {}, "succeeded"),
-                ("chaos.hopeless", {}, "dead"),
-                ("chaos.batched", {"failures": dice.choice([0, 0, 0, 1])}, "succeeded"),
-                ("chaos.shaky", {}, "succeeded"),
-            ],
-            [45, 15, 15, 5, 10, 5, 5, 15 * newer, 5 * newer],
-        )[0]
-
-
 @contextmanager
 def open_world(chance: float = 0.0, mix: Mix = ONE, old_revision: str = "") -> Iterator[World]:
     """Servers, services, the queue with a limit and the schedule.
@@ -278,6 +234,7 @@ def open_world(chance: float = 0.0, mix: Mix = ONE, old_revision: str = "") -> I
         old = old_release.unpack(servers.folder, old_revision) if mix.versions else None
         world = World(servers, fleet, own_clocks, old)
         world.proxies = [proxy for proxy, _ in proxies]
+        world.is_armed = bool(chance)
         try:
             world.start()
             world.insist("PUT", "/v1/queues/narrow", json={"concurrency": LIMIT})
