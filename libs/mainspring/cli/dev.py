@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,25 +43,22 @@ def dev(modules: Modules = None, port: int = PORT) -> None:
     from mainspring.devstack.fleet import open_fleet
 
     say("starting Postgres and RabbitMQ …")
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        start_stack(containers=True) as stack,
-        open_fleet(stack.environment(), stack.folder, **_knobs()) as fleet,
-    ):
-        fleet.migrate()
-        for name in ("scheduler", "dispatcher", "dlq_handler"):
-            fleet.start(name)
-        fleet.start("api", port=port)
-        worker = fleet.start("worker", *dict.fromkeys([*(modules or ()), HTTP_TASK]))
-        for one in fleet.services:
-            if one is not worker:
-                one.wait_ready()
-        with contextlib.suppress(RefusedError):  # it can't load its modules: said below, and mended by a change
-            worker.wait_ready()
-        _welcome(stack, port)
-        with _interrupted() as interrupted:
-            _keep(fleet, worker, _changes(interrupted))
-    say("stopped")
+    try:
+        with start_stack(containers=True) as stack, open_fleet(stack.environment(), stack.folder, **_knobs()) as fleet:
+            fleet.migrate()
+            for name in ("scheduler", "dispatcher", "dlq_handler"):
+                fleet.start(name)
+            fleet.start("api", port=port)
+            worker = fleet.start("worker", *dict.fromkeys([*(modules or ()), HTTP_TASK]))
+            for one in fleet.services:
+                if one is not worker:
+                    one.wait_ready()
+            with contextlib.suppress(RefusedError):  # it can't load its modules: said below, and mended by a change
+                worker.wait_ready()
+            _welcome(stack, port)
+            _keep(fleet, worker, _changes())
+    except KeyboardInterrupt:
+        say("stopped")
 
 
 def _knobs() -> dict[str, str]:
@@ -72,24 +67,8 @@ def _knobs() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(kept)}
 
 
-@contextlib.contextmanager
-def _interrupted() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets before it raises KeyboardInterrupt, which a library's callback could swallow."""
-    event = threading.Event()
-
-    def interrupt(*_: object) -> None:
-        event.set()
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield event
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _changes(interrupted: threading.Event) -> Iterator[set[str]]:
-    """The Python files below this folder that have changed; now and then an empty set. It ends when interrupted."""
+def _changes() -> Iterator[set[str]]:
+    """The Python files below this folder that have changed; now and then an empty set."""
     try:
         from watchfiles import PythonFilter, watch
     except ImportError:
@@ -100,7 +79,6 @@ def _changes(interrupted: threading.Event) -> Iterator[set[str]]:
         rust_timeout=LOOK_MILLISECONDS,
         yield_on_timeout=True,
         raise_interrupt=True,
-        stop_event=interrupted,
     )
     for changes in found:
         yield {path for _, path in changes}
