@@ -260,15 +260,21 @@ def test_d06_jobs_in_the_queues_of_another_topology_version_are_brought_over(sys
     assert {system.final(job_id)["state"] for job_id in ids} == {"succeeded"}
 
 
-def test_a_deleted_queue_is_made_again_and_its_jobs_come_back(system: System, vhost_url: str) -> None:
+def ten_that_wait_for_a_worker(system: System) -> list[str]:
+    """Jobs whose messages are all in the workers' queue, and nobody takes them."""
     system.worker()
     system.ready()
     system.final(system.submit("fleet.add", {"a": 1, "b": 1}))
     system.fleet.services[-1].stop()
     ids = [system.submit("fleet.effect") for _ in range(10)]
     system.until(lambda: system.count("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'") == 10)
-    # A dispatcher that still had some would make the queues again, and the others would be missed after a minute alone.
     system.until(lambda: system.messages_in(topology.due_queue("fleet")) == 0, what="all are with the workers' queue")
+    return ids
+
+
+def test_a_deleted_queue_is_made_again_and_its_jobs_come_back(system: System, vhost_url: str) -> None:
+    ids = ten_that_wait_for_a_worker(system)
+    # Nothing is on its way, so that it is the scheduler's own look that finds them gone.
     for queue in (topology.work_queue("fleet"), topology.due_queue("fleet")):
         system.stack.rabbitmq.delete_queue(vhost_of(vhost_url), queue)
     system.worker()
@@ -277,13 +283,7 @@ def test_a_deleted_queue_is_made_again_and_its_jobs_come_back(system: System, vh
 
 
 def test_what_a_deleted_queue_held_comes_back_when_the_next_message_is_returned(system: System, vhost_url: str) -> None:
-    system.worker()
-    system.ready()
-    system.final(system.submit("fleet.add", {"a": 1, "b": 1}))
-    system.fleet.services[-1].stop()
-    ids = [system.submit("fleet.effect") for _ in range(10)]
-    system.until(lambda: system.count("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'") == 10)
-    system.until(lambda: system.messages_in(topology.due_queue("fleet")) == 0, what="all are with the workers' queue")
+    ids = ten_that_wait_for_a_worker(system)
     system.stack.rabbitmq.delete_queue(vhost_of(vhost_url), topology.work_queue("fleet"))
     # The dispatcher finds it gone before a scheduler looks for it, and makes it again.
     ids.append(system.submit("fleet.effect"))

@@ -15,7 +15,7 @@ from mainspring.store import queues, reconcile, server
 from mainspring.store.pool import Database
 from mainspring.store.reconcile import Epoch
 
-#: A scheduler notices a missing queue within its probe's interval (2 s); 100,000 jobs take it a few seconds.
+#: A scheduler misses the epoch's queue within its probe's interval (2 s); 100,000 jobs take it a few seconds.
 PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 

@@ -14,11 +14,6 @@ from mainspring.store.sql import load
 _SQL = load("limits")
 
 
-async def all_limits(connection: Conn) -> list[Limit]:
-    """All limits by name; a queue's own has the queue's name."""
-    return [_limit(row) for row in await connection.fetch(_SQL["all"])]
-
-
 async def named(connection: Conn) -> list[Limit]:
     """Limits by name, but for those that belong to a queue or a circuit."""
     return [_limit(row) for row in await connection.fetch(_SQL["named"])]

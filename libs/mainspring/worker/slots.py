@@ -68,7 +68,7 @@ class Slots:
     def start(self, attempts: Iterable[Attempt]) -> None:
         """Put claimed jobs into slots and run them."""
         batch = list(attempts)
-        if batch and not self._attempts:
+        if batch and self.is_idle:
             for event in self.wake_when_busy:
                 event.set()
         for attempt in batch:

@@ -41,7 +41,7 @@ NAME = "scheduler"
 SWEEP_SECONDS = 5.0
 #: How often the leader lets go of what is over.
 RETAIN_SECONDS = 300.0
-#: How often to look for unclaimed messages, at most; sooner where they are to be sent again soon.
+#: The longest between two looks for unclaimed messages, or a quarter of the time after which they are sent again.
 LONGEST_UNCLAIMED_LOOK = 5.0
 #: How often some queues are asked for their leader: a question costs the broker a channel.
 LEADERS_SECONDS = 5.0

@@ -88,11 +88,11 @@ class ReleaseDue:
 
     async def sweep(self) -> Pass:
         """Have the next scans begin at the start; where jobs wait in lines, mostly a minute earlier than they would."""
-        has_time = time.monotonic() - self._lines_swept_at > LINES_SWEEP_SECONDS
-        if has_time:
+        is_full = time.monotonic() - self._lines_swept_at > LINES_SWEEP_SECONDS
+        if is_full:
             self._lines_swept_at = time.monotonic()
         for queue in self._bounds.queues():
-            if has_time or not self._paces[queue].has_lines:
+            if is_full or not self._paces[queue].has_lines:
                 self._bounds.forget(queue)
             else:
                 self._bounds.look_back(queue)

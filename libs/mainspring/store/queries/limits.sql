@@ -1,6 +1,3 @@
--- name: all
-SELECT * FROM mainspring.limits_now ORDER BY name, id
-
 -- name: named
 SELECT * FROM mainspring.limits_now WHERE NOT is_queues_own AND circuit IS NULL ORDER BY name
 
