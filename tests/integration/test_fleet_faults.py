@@ -314,9 +314,11 @@ def test_every_nominal_time_has_one_job_while_schedulers_are_killed(system: Syst
     fired = "SELECT count(*) FROM mainspring.fires WHERE job_id IS NOT NULL"
     system.until(lambda: system.count(fired) >= 6, what="six fires")
     system.http.post("/v1/schedules/tick/pause").raise_for_status()
-    fires = system.count(fired)
     seconds = system.count(
         "SELECT extract(epoch FROM max(nominal_at) - min(nominal_at))::int + 1 FROM mainspring.fires"
     )
+    # A time that came between the last fire and the pause is recorded as skipped by the pause.
+    paused = system.count("SELECT coalesce(sum(nominal_times), 0) FROM mainspring.fires WHERE skipped = 'paused'")
     jobs = system.count("SELECT count(DISTINCT nominal_at) FROM mainspring.jobs WHERE schedule = 'tick'")
-    assert fires == seconds == jobs
+    assert system.count(fired) == seconds - paused == jobs
+    assert paused <= 1
