@@ -87,6 +87,28 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "what only a release judges, at the insert of a lent queue's job",
+        (
+            Edit(
+                f"{STORE}/queries/jobs.sql",
+                " ON asked.queue = lender.queue AND asked.is_open",
+                " ON asked.queue = lender.queue",
+            ),
+        ),
+        ("tests/integration/test_lending.py::test_what_a_release_has_to_judge_waits_for_one",),
+    ),
+    Mutant(
+        "taking a loan back",
+        (
+            Edit(
+                f"{SCHEDULER}/lending.py",
+                "        if released.has_lines or released.is_limited_by_window:\n",
+                "        if False:\n",
+            ),
+        ),
+        ("tests/integration/test_lending.py::test_a_scheduler_lends_after_a_release_that_left_nothing",),
+    ),
+    Mutant(
         "publishing the outbox again",
         (
             Edit(

@@ -22,6 +22,7 @@ from mainspring.domain.trace import JobTrace
 from mainspring.domain.unique import Then
 from mainspring.fault_points import reach
 from mainspring.runtime.batcher import Batcher
+from mainspring.runtime.lent_credit import LentCredit
 from mainspring.runtime.unique import resolve
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs
@@ -47,9 +48,10 @@ class Accepted:
 class Submitter:
     """Accepts jobs on a database of its own transactions."""
 
-    def __init__(self, database: Database, wake: Wake) -> None:
+    def __init__(self, database: Database, wake: Wake, lent: LentCredit | None = None) -> None:
         self._database = database
         self._wake = wake
+        self._lent = lent or LentCredit()
         self._plain: Batcher[JobRequest, Accepted] = Batcher("submit", self._write, most=500, lanes=2)
         self._keyed: Batcher[JobRequest, Accepted] = Batcher("submit_keyed", self._write, most=200)
 
@@ -74,10 +76,21 @@ class Submitter:
 
     async def _write_plain(self, requests: Sequence[JobRequest]) -> list[Accepted]:
         """Jobs without a key are one statement, which is its own transaction."""
-        channel = DUE_CHANNEL if len(requests) == 1 else None
-        made = await self._database.run(lambda connection: jobs.insert(connection, requests, wake=channel))
+        if len(requests) == 1:
+            made = await self._write_lone(requests)
+        else:
+            made = await self._database.run(lambda connection: jobs.insert(connection, requests))
         _count(made)
         return [Accepted(job.id, _answer(job)) for job in made]
+
+    async def _write_lone(self, requests: Sequence[JobRequest]) -> list[NewJob]:
+        lenders = self._lent.lenders(requests[0].queue)
+        made = await self._database.run(
+            lambda connection: jobs.insert(connection, requests, wake=DUE_CHANNEL, lenders=lenders)
+        )
+        if made[0].is_released:
+            self._lent.spend(made[0].queue)
+        return made
 
 
 async def submit_in(connection: Conn, requests: Sequence[JobRequest]) -> list[Accepted]:

@@ -111,9 +111,9 @@ async def give_up_leadership(connection: Conn, duty: str, holder: UUID) -> None:
     await connection.execute(_SQL["give_up_leadership"], duty, holder)
 
 
-async def notify(connection: Conn, channel: str) -> None:
-    """Wake whoever listens. Carries no data; everything works without it, a little later."""
-    await connection.execute(_SQL["notify"], channel)
+async def notify(connection: Conn, channel: str, text: str = "") -> None:
+    """Wake whoever listens. ``text`` is a hint at most; everything works without it, a little later."""
+    await connection.execute(_SQL["notify"], channel, text)
 
 
 async def now(connection: Conn) -> datetime:

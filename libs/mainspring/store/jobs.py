@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,6 +29,8 @@ _SQL = load("jobs")
 TAG_SEPARATOR = "\x1f"
 #: Raised by ``mainspring.refuse_full_queue``.
 _QUEUE_FULL = "MS429"
+#: No queue's credit is lent.
+NOBODY: Mapping[str, str] = MappingProxyType({})
 _ids = RisingIds()
 _DEFAULT_RETRY = json.dumps(DEFAULT.as_json())
 
@@ -44,6 +47,8 @@ class NewJob:
     created_at: datetime
     max_attempts: int
     timeout_seconds: float
+    #: With the credit that a scheduler lent: nothing is left to release.
+    is_released: bool = False
 
 
 class JobRow(NamedTuple):
@@ -90,23 +95,33 @@ def new_id() -> UUID:
 
 
 async def insert(
-    connection: Conn, requests: Sequence[JobRequest], ids: Sequence[UUID] | None = None, wake: str | None = None
+    connection: Conn,
+    requests: Sequence[JobRequest],
+    ids: Sequence[UUID] | None = None,
+    *,
+    wake: str | None = None,
+    lenders: Mapping[str, str] = NOBODY,
 ) -> list[NewJob]:
     """Insert jobs in one statement and return them in the order of ``requests``.
 
     What a request leaves out is taken from the task's entry in the catalogue. A queue is made by its first use.
-    ``wake``: a channel that is notified with the commit. Raises InvalidInput for the 501st queue, QueueFull for a queue
-    in which as many wait as may.
+    ``wake``: a channel that is notified with the commit. ``lenders``: for each queue of which a scheduler has lent some
+    credit, the channel on which it hears what it is to publish (``runtime.lent_credit``). Raises InvalidInput for the
+    501st queue, QueueFull for a queue in which as many wait as may.
     """
     ids = ids or [new_id() for _ in requests]
-    made = await insert_rows(connection, [_row(id_, one) for id_, one in zip(ids, requests, strict=True)], wake)
+    rows = [_row(id_, one) for id_, one in zip(ids, requests, strict=True)]
+    made = await insert_rows(connection, rows, wake=wake, lenders=lenders)
     return [_new_job(made[id_], request) for id_, request in zip(ids, requests, strict=True)]
 
 
-async def insert_rows(connection: Conn, rows: Sequence[JobRow], wake: str | None = None) -> dict[UUID, Any]:
+async def insert_rows(
+    connection: Conn, rows: Sequence[JobRow], *, wake: str | None = None, lenders: Mapping[str, str] = NOBODY
+) -> dict[UUID, Any]:
     """``insert`` for jobs whose contents were checked before; what was filled in, by id."""
+    options = _DEFAULT_RETRY, wake, list(lenders), list(lenders.values())
     try:
-        made = await connection.fetch(_SQL["insert"], *columns(rows), _DEFAULT_RETRY, wake)
+        made = await connection.fetch(_SQL["insert"], *columns(rows), *options)
     except asyncpg.CheckViolationError as error:
         if error.constraint_name == "queues_most":
             raise InvalidInput("queue", "at most 500 queues; this would be one more") from None
@@ -148,6 +163,7 @@ def _new_job(row: Any, request: JobRequest) -> NewJob:
         row["created_at"],
         row["max_attempts"],
         row["timeout_seconds"],
+        row["is_released"],
     )
 
 

@@ -160,6 +160,12 @@ async def release(
     )
 
 
+def batch_from(text: str) -> OutboxBatch:
+    """What ``jobs.insert`` says to a lender of the job that it released."""
+    id_, job_id, ticket, queue = text.split(" ", 3)
+    return OutboxBatch(int(id_), queue, (JobRef(UUID(job_id), int(ticket)),))
+
+
 async def delete_outbox(connection: Conn, ids: Sequence[int]) -> None:
     """Forget batches that have been published."""
     await connection.execute(_SQL["delete_outbox"], ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mainspring.domain.errors import DatabaseUnavailable, Misconfigured
 from mainspring.domain.retry import reconnect_delay
@@ -16,10 +16,15 @@ log = get_logger(__name__)
 DUE_CHANNEL = "mainspring_due"
 #: A worker is woken, named by its id: one of its jobs is to stop.
 CANCEL_CHANNEL = "mainspring_cancel"
+#: Apis and schedulers hear of a queue's credit that is lent, or is so no longer.
+LOAN_CHANNEL = "mainspring_loan"
 
 
-async def listen(url: str, name: str, channel: str, wake: Callable[[str], None]) -> None:
-    """Call ``wake`` with each notification's text, and with "" after each reconnect, until cancelled."""
+async def listen(url: str, name: str, heard: Mapping[str, Callable[[str], None]]) -> None:
+    """Call what is given for a channel with each notification's text, and all with "" after each reconnect.
+
+    Ends when it is cancelled, or when nothing can be heard there.
+    """
     failures = 0
     while True:
         try:
@@ -28,9 +33,11 @@ async def listen(url: str, name: str, channel: str, wake: Callable[[str], None])
             connection.add_termination_listener(lambda _, closed=closed: closed.set())
             try:
                 with translated():
-                    await connection.add_listener(channel, lambda *notification: wake(notification[3]))
+                    for channel, hear in heard.items():
+                        await connection.add_listener(channel, lambda *said, hear=hear: hear(said[3]))
                 failures = 0
-                wake("")
+                for hear in heard.values():
+                    hear("")
                 await closed.wait()
             finally:
                 await connection.close(timeout=1)
@@ -38,6 +45,6 @@ async def listen(url: str, name: str, channel: str, wake: Callable[[str], None])
             failures += 1
         except Misconfigured as error:
             # Through a pooler a notification reaches nobody.
-            log.warning("no wake-ups: everything comes a little later", channel=channel, why=str(error))
+            log.warning("no wake-ups: everything comes a little later", channels=[*heard], why=str(error))
             return
         await asyncio.sleep(reconnect_delay(failures, random.random()) if failures else 0)  # noqa: S311  a delay

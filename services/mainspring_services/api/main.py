@@ -10,6 +10,7 @@ from mainspring.runtime.broker_watch import BrokerWatch
 from mainspring.runtime.health import listen, server_for
 from mainspring.runtime.key_ring import REFRESH_SECONDS as KEYS_SECONDS
 from mainspring.runtime.key_ring import KeyRing
+from mainspring.runtime.lent_credit import LentCredit
 from mainspring.runtime.loop import Loop
 from mainspring.runtime.patience import when_available
 from mainspring.runtime.payload_schema import REFRESH_SECONDS, PayloadSchemas
@@ -20,6 +21,8 @@ from mainspring.runtime.submit import Submitter
 from mainspring.runtime.wake import Wake
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
+from mainspring.store.wakeups import LOAN_CHANNEL
+from mainspring.store.wakeups import listen as hear
 from mainspring.telemetry.logs import get_logger
 from mainspring_services.api.app import make_app
 from mainspring_services.api.event_feed import FEED_SECONDS, EventFeed
@@ -44,7 +47,9 @@ async def serve(service: Service) -> None:
         await when_available(keys.run_once)
         settings.check_access(has_keys=keys.has_keys)
         feed = EventFeed(database)
-        parts = ApiState(database, wake, Submitter(database, wake), schemas, keys, feed, service.health)
+        lent = LentCredit()
+        service.guard("loans", hear(settings.direct_url, NAME, {LOAN_CHANNEL: lent.hear}))
+        parts = ApiState(database, wake, Submitter(database, wake, lent), schemas, keys, feed, service.health)
         service.start_loops(
             [
                 Loop("payload_schemas", schemas.run_once, REFRESH_SECONDS),

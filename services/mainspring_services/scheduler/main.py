@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import cast
 
@@ -17,7 +18,7 @@ from mainspring.runtime.settings import read
 from mainspring.store.migrate import wait_for_schema
 from mainspring.store.pool import Database
 from mainspring.store.release import Bounds
-from mainspring.store.wakeups import DUE_CHANNEL, listen
+from mainspring.store.wakeups import DUE_CHANNEL, LOAN_CHANNEL, listen
 from mainspring_services.scheduler.agenda import IDLE_SECONDS, Agenda
 from mainspring_services.scheduler.audit import Audit, Mend
 from mainspring_services.scheduler.audit_fires import AuditFires
@@ -65,8 +66,14 @@ async def serve(service: Service) -> None:
                 Loop("rabbitmq", broker.run_once, BROKER_SECONDS),
             ]
         )
-        service.guard("listen", listen(settings.direct_url, NAME, DUE_CHANNEL, releases.wake_up))
+        heard: dict[str, Callable[[str], None]] = {
+            DUE_CHANNEL: releases.wake_up,
+            LOAN_CHANNEL: releases.lending.hear,
+            releases.lending.channel: releases.hear_released,
+        }
+        service.guard("listen", listen(settings.direct_url, NAME, heard))
         await service.wait_for_stop()
+        await if_available(releases.lending.end)
         await service.stop_tasks()
         await if_available(releases.forget_published)
         await if_available(leadership.give_up)

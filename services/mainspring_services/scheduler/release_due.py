@@ -2,7 +2,8 @@
 
 The short transaction commits before anything is published, so no message can arrive before its row; no
 transaction or lock waits for the broker. The outbox rows are deleted after the confirms, by the next release; what
-a crash leaves there is published again by any scheduler.
+a crash leaves there is published again by any scheduler. What an api has released of a queue that this scheduler lent
+is published here too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from mainspring.store.release import Bounds, OutboxBatch, Released
 from mainspring.telemetry import metrics
 from mainspring.telemetry.logs import get_logger
 from mainspring.telemetry.tracing import Operation
+from mainspring_services.scheduler.lending import Lending
 from mainspring_services.scheduler.queue_pace import QueuePace
 from mainspring_services.scheduler.queue_topology import QueueTopology
 
@@ -37,6 +39,8 @@ BACKOFF = timedelta(seconds=1)
 LINES_SWEEP_SECONDS = 60.0
 #: How old the count of the workers' slots may be.
 SLOTS_SECONDS = 1.0
+#: How long what the apis release may keep this scheduler from looking what else is due.
+LOOK_SECONDS = 0.5
 
 
 class ReleaseDue:
@@ -55,6 +59,10 @@ class ReleaseDue:
         self._slots: Mapping[str, int] = {}
         self._slots_at = -math.inf
         self._lines_swept_at = time.monotonic()
+        self.lending = Lending(database)
+        #: What apis have released, to be published.
+        self._lent: list[OutboxBatch] = []
+        self._looked_at = -math.inf
         self.wake = asyncio.Event()
         self._named: set[str] = set()
         self._has_looked = True
@@ -67,11 +75,20 @@ class ReleaseDue:
             self._named.add(queue)
         self.wake.set()
 
+    def hear_released(self, text: str) -> None:
+        """An api has released a job of a queue that this scheduler lent: have it published."""
+        if text:
+            self._lent.append(release.batch_from(text))
+            self.wake.set()
+
     async def run_once(self) -> Pass:
         """Release once in each queue that has something due; wait for what is due next.
 
         Queues that a wake-up named are released without looking for others; every other pass looks everywhere.
         """
+        lent = await self._publish_lent()
+        if lent and not self._named and time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return Pass(done=lent, wait=min(self._until_due(), LOOK_SECONDS))
         named, self._named = self._named, set()
         self._has_looked = not (named and self._has_looked)
         now = time.monotonic()
@@ -82,9 +99,21 @@ class ReleaseDue:
         if not results:
             await self.forget_published()
         waits = [await self._learn(queue, released) for queue, released in results]
+        done = lent + sum(released.count for _, released in results)
+        return Pass(done=done, wait=min([*waits, self._until_due()]))
+
+    def _until_due(self) -> float:
         next_at = min([self._next_due_at, *(pace.lines_at for pace in self._paces.values())])
-        until_due = max(next_at - time.monotonic(), 0.0)
-        return Pass(done=sum(released.count for _, released in results), wait=min([*waits, until_due]))
+        return max(next_at - time.monotonic(), 0.0)
+
+    async def _publish_lent(self) -> int:
+        lent, self._lent = self._lent, []
+        for queue in {batch.queue for batch in lent}:
+            await self._topology.declare_queue(queue)
+        await self.publish(lent)
+        for batch in lent:
+            metrics.RELEASED.labels(batch.queue).inc(len(batch.refs))
+        return len(lent)
 
     async def sweep(self) -> Pass:
         """Have the next scans begin at the start; where jobs wait in lines, mostly a minute earlier than they would."""
@@ -107,6 +136,7 @@ class ReleaseDue:
 
     async def _look(self) -> set[str]:
         """The queues that have something due now; notes when the next job is due."""
+        self._looked_at = time.monotonic()
         found = await self._database.run(lambda connection: release.next_due(connection, self._bounds))
         waits = {queue: one.wait for queue, one in found.items() if one.wait is not None}
         later = [wait.total_seconds() for wait in waits.values() if wait > timedelta(0)]
@@ -142,6 +172,7 @@ class ReleaseDue:
         )
 
     async def _learn(self, queue: str, released: Released) -> float:
+        await self.lending.learn(queue, released)
         if released.is_limited_by_window and time.monotonic() - self._slots_at > SLOTS_SECONDS:
             # The window is fitted to them.
             self._slots, self._slots_at = await self._database.run(fleet.slots), time.monotonic()

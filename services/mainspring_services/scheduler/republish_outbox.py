@@ -35,6 +35,8 @@ class RepublishOutbox:
             await self.topology.declare_queue(queue)
         if batches:
             await self.releases.publish(batches)
+            # Whoever lent these queues is late, or gone.
+            await self.releases.lending.take_back({batch.queue for batch in batches})
             metrics.OUTBOX_REPUBLISHED.inc(len(batches))
             log.info("outbox published again", batches=len(batches), oldest_seconds=round(age, 1))
         # Until there is none: the gauge of their age is back at 0 then.

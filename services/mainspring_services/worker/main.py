@@ -149,7 +149,8 @@ def _start(
             Loop("postgres", PostgresWatch(database, service.health).run_once, WATCH_SECONDS),
         ]
     )
-    service.guard("listen", listen(settings.direct_url, NAME, CANCEL_CHANNEL, _beat_when_named(beats, show.worker_id)))
+    heard = {CANCEL_CHANNEL: _beat_when_named(beats, show.worker_id)}
+    service.guard("listen", listen(settings.direct_url, NAME, heard))
     return consumer
 
 

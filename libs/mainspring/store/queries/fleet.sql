@@ -68,7 +68,7 @@ SELECT 1 FROM mainspring.leader WHERE duty = $1 AND holder = $2 AND term = $3 FO
 UPDATE mainspring.leader SET expires_at = '-infinity' WHERE duty = $1 AND holder = $2
 
 -- name: notify
-SELECT pg_notify($1, '')
+SELECT pg_notify($1, $2)
 
 -- name: now
 SELECT clock_timestamp()

@@ -10,7 +10,8 @@ asked AS MATERIALIZED (
         coalesce(a.timeout_seconds, tasks.timeout_seconds, queues.default_timeout_seconds, 300) AS timeout_seconds,
         coalesce(a.retry, tasks.retry, queues.default_retry, $16::jsonb) AS retry,
         queues.default_priority, make_interval(secs => queues.default_expiry_seconds) AS default_expiry,
-        queues.most_waiting
+        queues.most_waiting,
+        NOT queues.paused AND queues.fair_by IS NULL AND queues.backs_off_until <= clock_timestamp() AS is_open
     FROM unnest(
         $1::uuid[], $2::text[], $3::jsonb[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
         $8::double precision[], $9::jsonb[], $10::text[], $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[],
@@ -42,21 +43,46 @@ details AS (
         asked.nominal_at, asked.traceparent
     FROM asked CROSS JOIN clock
 ),
--- A lone submit wakes the scheduler with its own commit, and names its queue; many share one wake-up afterwards.
-woken AS MATERIALIZED (SELECT pg_notify($17::text, asked.queue) FROM asked WHERE $17::text IS NOT NULL)
+-- Of a queue whose credit is lent, a job that is due is released here; not under a limit, which only a release judges.
+lent AS MATERIALIZED (
+    SELECT asked.id, asked.queue, lender.channel
+    FROM unnest($18::text[], $19::text[]) AS lender (queue, channel)
+    JOIN asked ON asked.queue = lender.queue AND asked.is_open
+    CROSS JOIN clock
+    WHERE coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')) <= clock.now AND NOT EXISTS (
+        SELECT FROM mainspring.limits
+        WHERE limits.queue = asked.queue OR asked.queue = ANY (limits.queues) OR asked.task = ANY (limits.tasks)
+    )
+),
+released AS (
+    INSERT INTO mainspring.outbox (queue, ids, tickets) SELECT lent.queue, ARRAY[lent.id], ARRAY[2] FROM lent
+    RETURNING id, ids
+),
+-- A lone submit wakes the scheduler with its own commit, and names its queue, or what the lender is to publish; many
+-- share one wake-up afterwards.
+woken AS MATERIALIZED (
+    SELECT pg_notify(
+        coalesce(lent.channel, $17::text),
+        CASE WHEN lent.id IS NULL THEN asked.queue ELSE concat_ws(' ', released.id, lent.id, 2, lent.queue) END
+    )
+    FROM asked LEFT JOIN lent ON lent.id = asked.id LEFT JOIN released ON released.ids[1] = lent.id
+    WHERE $17::text IS NOT NULL
+)
 INSERT INTO mainspring.live_jobs (
-    id, queue, task, state, priority, due_at, expires_at, max_attempts, timeout_seconds, idempotency_key, schedule
+    id, queue, task, state, priority, due_at, expires_at, max_attempts, timeout_seconds, idempotency_key, schedule,
+    fence, released_at
 )
 SELECT
-    asked.id, asked.queue, asked.task, 'scheduled', coalesce(asked.priority, asked.default_priority, 5),
+    asked.id, asked.queue, asked.task, CASE WHEN lent.id IS NULL THEN 'scheduled' ELSE 'enqueued' END,
+    coalesce(asked.priority, asked.default_priority, 5),
     greatest(coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')), clock.now),
     coalesce(
         asked.expires_at, coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')) + asked.default_expiry
     ), (asked.retry ->> 'max_attempts')::integer, asked.timeout_seconds, asked.idempotency_key,
-    asked.schedule
-FROM asked CROSS JOIN clock CROSS JOIN (SELECT count(*) FROM room) AS judged
+    asked.schedule, CASE WHEN lent.id IS NULL THEN 1 ELSE 2 END, CASE WHEN lent.id IS NOT NULL THEN clock.now END
+FROM asked CROSS JOIN clock CROSS JOIN (SELECT count(*) FROM room) AS judged LEFT JOIN lent ON lent.id = asked.id
 RETURNING id, queue, priority, due_at, max_attempts, timeout_seconds, (SELECT now FROM clock) AS created_at,
-    (SELECT count(*) FROM woken) AS wake_ups
+    state = 'enqueued' AS is_released, (SELECT count(*) FROM woken) AS wake_ups
 
 -- name: reserve_keys
 -- Ordered by the caller, so that two batches wait for each other's keys in one order.
