@@ -15,14 +15,14 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from mainspring.devstack import keeper, process
 from mainspring.devstack.errors import RefusedError
 from mainspring.devstack.ports import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 READY_SECONDS = 30.0
@@ -31,6 +31,9 @@ STOP_SECONDS = 20.0
 
 class ServiceProcess:
     """One service process, with what is needed to start it again."""
+
+    #: How a process is begun.
+    begin: ClassVar[Callable[..., subprocess.Popen[bytes]]] = subprocess.Popen
 
     def __init__(self, name: str, argv: list[str], environment: Mapping[str, str], log_path: Path, port: int) -> None:
         self.name = name
@@ -61,7 +64,7 @@ class ServiceProcess:
         """Start the process; returns at once."""
         with self.log_path.open("ab") as log:
             self._log_start = log.tell()
-            self._process = subprocess.Popen(
+            self._process = type(self).begin(
                 self._argv,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mainspring.domain.errors import Misconfigured
@@ -51,6 +52,16 @@ class Settings(BaseSettings):
     health_port: int = Field(default=0, ge=0, le=65535)
     log_level: str = "INFO"
 
+    @field_validator("database_url", "database_direct_url")
+    @classmethod
+    def _is_of_postgres(cls, url: str | None) -> str | None:
+        return _with_scheme(url, "postgresql://", "postgres://") if url else url
+
+    @field_validator("amqp_url")
+    @classmethod
+    def _are_of_amqp(cls, urls: str) -> str:
+        return ",".join(_with_scheme(url.strip(), "amqp://", "amqps://") for url in urls.split(","))
+
     @property
     def direct_url(self) -> str:
         """The URL for migrations and LISTEN."""
@@ -67,6 +78,13 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _FromFile(settings_cls)
+
+
+def _with_scheme(url: str, *schemes: str) -> str:
+    # The URL itself isn't said: it may hold a password.
+    if not url.startswith(schemes):
+        raise PydanticCustomError("scheme", f"a URL must begin with {' or '.join(schemes)}")
+    return url
 
 
 def read(settings: type[S]) -> S:

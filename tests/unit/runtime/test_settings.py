@@ -57,6 +57,24 @@ def test_the_servers_are_named_alike_for_every_service(monkeypatch):
     assert (knobs.database_url, knobs.amqp_url) == ("postgresql://db/", "amqp://a/,amqp://b/")
 
 
+@pytest.mark.parametrize(
+    ("variable", "url", "scheme"),
+    [
+        ("MAINSPRING_DATABASE_URL", "http://u:secret@db/", "postgresql://"),
+        ("MAINSPRING_DATABASE_URL", "db:5432", "postgresql://"),
+        ("MAINSPRING_DATABASE_DIRECT_URL", "mysql://u:secret@db/", "postgresql://"),
+        ("MAINSPRING_AMQP_URL", "http://u:secret@broker/", "amqp://"),
+        ("MAINSPRING_AMQP_URL", "amqp://a/,u:secret@b", "amqp://"),
+        ("MAINSPRING_AMQP_URL", "", "amqp://"),
+    ],
+)
+def test_a_url_of_something_else_is_refused_without_its_password(monkeypatch, variable, url, scheme):
+    monkeypatch.setenv(variable, url)
+    with pytest.raises(Misconfigured, match=f"{variable}: a URL must begin with {scheme}") as caught:
+        read(Knobs)
+    assert "secret" not in str(caught.value)
+
+
 def test_the_direct_url_is_the_pooled_one_unless_set(monkeypatch):
     monkeypatch.setenv("MAINSPRING_DATABASE_URL", "postgresql://pooler/")
     assert read(Knobs).direct_url == "postgresql://pooler/"
