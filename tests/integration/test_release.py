@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from mainspring.domain.job import JobRequest
 from mainspring.domain.states import State
 from mainspring.store import jobs, queues, release
 from mainspring.store.pool import Conn, Database, connect
-from mainspring.store.release import Bounds, Released
+from mainspring.store.release import Bounds, Counted, Released
 
 from .rows import put_job
 
@@ -256,3 +257,66 @@ def test_a_look_back_begins_a_minute_before_the_furthest_reach_and_a_sweep_at_th
     assert bounds.of("q")[5] == release.ALWAYS
     bounds.look_back("q")
     assert bounds.queues() == []
+
+
+async def test_what_was_counted_a_moment_ago_is_not_counted_again_while_it_leaves_half_of_the_window(
+    database: Database,
+) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 30)
+        await queues.change(connection, "q", {"release_window": 20})
+
+        async def take(most: int, counted: Counted | None) -> Released:
+            return await release.release(connection, "q", Bounds(), most=most, refs_in_batch=2, counted=counted)
+
+        first = await take(2, None)
+        assert (first.counted, first.credit) == (Counted(0, 0), 20)
+        second = await take(3, first.counted)
+        assert (second.counted, second.credit) == (None, 18)
+        # Two in the first batch, and four at most in the two of the second.
+        third = await take(1, first.counted)
+        assert (third.counted, third.credit) == (None, 14)
+        # Of six that are there ten could be, by the ids that were given out: half of the window.
+        await connection.execute("SELECT nextval('mainspring.outbox_id_seq')")
+        fourth = await take(30, first.counted)
+        assert (fourth.count, fourth.credit) == (10, 10)
+        fifth = await take(30, first.counted)
+        assert (fifth.counted and fifth.counted.jobs, fifth.count) == (16, 4)
+        assert await connection.fetchval("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'") == 20
+
+
+async def test_the_queue_s_own_concurrency_is_always_counted(database: Database) -> None:
+    async with database.connection() as connection:
+        await submit(connection, 10)
+        await queues.set_concurrency(connection, "q", 3)
+        released = await release.release(connection, "q", Bounds(), counted=Counted(0, 0))
+    assert (released.count, released.counted) == (3, Counted(0, 0))
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_schedulers_that_count_now_and_then_never_fill_more_than_the_window(
+    database: Database, seed: int
+) -> None:
+    dice = random.Random(seed)
+    window = dice.choice([5, 20, 50])
+    async with database.connection() as connection:
+        await submit(connection, 400)
+        await queues.change(connection, "q", {"release_window": window})
+        known: list[Counted | None] = [None, None, None]
+        there = 0
+        for _ in range(60):
+            who = dice.randrange(3)
+            released = await release.release(
+                connection, "q", Bounds(), most=dice.randint(1, 20), refs_in_batch=7, counted=known[who]
+            )
+            known[who] = released.counted or known[who]
+            there += released.count
+            assert there <= window
+            if dice.random() < 0.5:
+                gone = await connection.fetch(
+                    "DELETE FROM mainspring.live_jobs WHERE id IN (SELECT id FROM mainspring.live_jobs"
+                    " WHERE state = 'enqueued' LIMIT $1) RETURNING id",
+                    dice.randint(0, 20),
+                )
+                there -= len(gone)
+        assert await connection.fetchval("SELECT count(*) FROM mainspring.live_jobs WHERE state = 'enqueued'") == there

@@ -27,6 +27,13 @@ class OutboxBatch(NamedTuple):
     is_admitted: bool = False
 
 
+class Counted(NamedTuple):
+    """So many jobs of a queue were in the broker when the outbox's last id was ``at``."""
+
+    jobs: int
+    at: int
+
+
 @dataclass(frozen=True, slots=True)
 class Released:
     """What one release did, and whether the credit ended it."""
@@ -37,6 +44,8 @@ class Released:
     is_locked_elsewhere: bool = False
     #: Seconds that jobs of the queue have been in the broker, on average; None: none are, or only old ones.
     age: float | None = None
+    #: What was in the broker before it, if that was counted.
+    counted: Counted | None = None
     #: Its jobs wait in lines: ``store.lines`` is what releases them.
     has_lines: bool = False
     #: Some jobs wait in them.
@@ -134,14 +143,25 @@ async def release(
     window: int | None = None,
     refs_in_batch: int = MOST_REFS,
     published: Sequence[int] = (),
+    counted: Counted | None = None,
 ) -> Released:
     """Release up to ``most`` due jobs of ``queue``, as far as its credit goes, in batches of ``refs_in_batch``.
 
     One statement, in a transaction of its own: publish after its commit. It also forgets ``published`` batches.
     ``window``: how many jobs may be in the broker, when that is to be less than the queue says. A queue with lines is
-    left as it is, and the answer says so.
+    left as it is, and the answer says so. ``counted``: what an earlier release of this process has counted; where that
+    leaves enough of the window this one doesn't.
     """
-    rows = await connection.fetch(_SQL["release"], queue, most, bounds.of(queue), refs_in_batch, published, window)
+    rows = await connection.fetch(
+        _SQL["release"],
+        queue,
+        most,
+        bounds.of(queue),
+        refs_in_batch,
+        published,
+        window,
+        *(counted or (None, None)),
+    )
     if not rows:
         return Released(is_locked_elsewhere=True)
     batches = tuple(
@@ -156,6 +176,7 @@ async def release(
         sum(len(batch.refs) for batch in batches),
         rows[0]["credit"],
         age=rows[0]["age"],
+        counted=None if rows[0]["counted_at"] is None else Counted(rows[0]["in_broker"], rows[0]["counted_at"]),
         has_lines=rows[0]["has_lines"],
     )
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 
 from mainspring.domain.turns import Turns
 from mainspring.domain.window import Window
-from mainspring.store.release import Released
+from mainspring.store.release import Counted, Released
 
 #: Waits of a queue whose credit is used up: short while work flows, longer while nothing moves.
 SHORTEST_WAIT = 0.005
 LONGEST_WAIT = 0.25
 #: What a queue waits at most whose credit has just been used up: a quarter of its jobs' time in the broker.
 REFILL_WAIT = 0.05
+#: How long a count of what is in the broker is worth something: retries come there by themselves.
+COUNT_SECONDS = 1.0
 #: A queue whose due jobs are all released is looked at again after so long: what comes sooner wakes the loop.
 LOOK_WAIT = 0.02
 
@@ -29,10 +31,19 @@ class QueuePace:
     #: When to look at its lines again, whose jobs are due already (monotonic); never, while nobody waits in them.
     lines_at: float = math.inf
     _stuck: float = SHORTEST_WAIT
+    _counted: Counted | None = None
+    _counted_at: float = -math.inf
+
+    @property
+    def counted(self) -> Counted | None:
+        """What was in the broker a moment ago."""
+        return self._counted if time.monotonic() - self._counted_at < COUNT_SECONDS else None
 
     def after(self, released: Released, most: int, slots: int) -> float:
         """Learn from a release of up to ``most`` jobs; returns the seconds until the next. ``slots``: all workers'."""
         now = time.monotonic()
+        if released.counted:
+            self._counted, self._counted_at = released.counted, now
         if released.is_limited_by_window:
             self.window.fit(released.age, slots, now)
         wait = self._wait(released, most)

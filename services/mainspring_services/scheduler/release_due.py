@@ -162,7 +162,9 @@ class ReleaseDue:
         options = {"most": self._size, "window": round(pace.window.size)}
         if not pace.has_lines:
             released = await self._database.run(
-                lambda connection: release.release(connection, queue, self._bounds, published=published, **options)
+                lambda connection: release.release(
+                    connection, queue, self._bounds, published=published, counted=pace.counted, **options
+                )
             )
             if not released.has_lines:
                 return released

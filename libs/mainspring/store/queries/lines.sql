@@ -1,5 +1,5 @@
 -- name: lock
-SELECT *, clock_timestamp() AS locked_at FROM mainspring.lock_queue($1, $2)
+SELECT *, clock_timestamp() AS locked_at FROM mainspring.lock_queue($1, $2, NULL, NULL, 0)
 
 -- name: due
 -- Jobs that have become due and wait in no line yet, with the line that each belongs to. The scan begins where an earlier

@@ -34,8 +34,10 @@ SELECT DISTINCT queue_first_uses.name, NULL::timestamptz, clock_timestamp(), fal
 -- not change their number. A queue with lines has none here.
 WITH forgotten AS (DELETE FROM mainspring.outbox WHERE id = ANY ($5::bigint[])),
 queue AS MATERIALIZED (
-    SELECT CASE WHEN has_lines THEN 0 ELSE credit END AS credit, age, has_lines, aging, clock_timestamp() AS now
-    FROM mainspring.lock_queue($1, $6)
+    SELECT
+        CASE WHEN has_lines THEN 0 ELSE credit END AS credit, age, has_lines, aging, in_broker, counted_at,
+        clock_timestamp() AS now
+    FROM mainspring.lock_queue($1, $6, $7, $8, $4)
 ),
 due AS MATERIALIZED (
     SELECT picked.id, level.place
@@ -73,7 +75,9 @@ batches AS (
     ORDER BY (placed.place - 1) / $4
     RETURNING id, ids, tickets
 )
-SELECT queue.credit, queue.age, queue.has_lines, batches.id, batches.ids, batches.tickets, last.priorities, last.reached
+SELECT
+    queue.credit, queue.age, queue.has_lines, queue.in_broker, queue.counted_at,
+    batches.id, batches.ids, batches.tickets, last.priorities, last.reached
 FROM queue
 LEFT JOIN batches ON true
 CROSS JOIN (
