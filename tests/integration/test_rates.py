@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.job import JobRef
-from mainspring.domain.limits import Kind, Limit
+from mainspring.domain.limits import NO_LINE, Kind, Limit, Line
 from mainspring.domain.states import State
 from mainspring.store import claims, limits
 from mainspring.store.claims import ClaimAnswer, Claimant
@@ -212,3 +212,35 @@ def statements(database_url: str) -> Any:
     yield lambda query, *arguments: loop.run_until_complete(connection.fetchrow(query, *arguments))
     loop.run_until_complete(connection.close())
     loop.close()
+
+
+@pytest.mark.parametrize(
+    ("most", "burst", "taken", "room", "at_least", "at_most"),
+    [
+        # All ten are there: the eleventh comes when the first of them is a period old.
+        (10, 10, 0, 10, 60, 60),
+        # Four were taken just now: the seventh comes when they are a period old.
+        (10, 10, 4, 6, 59, 60),
+        # None is there: the next one comes then too.
+        (10, 10, 10, 0, 59, 60),
+        # A bucket fills by the rate; of one that nobody has taken from nothing is known.
+        (10, 40, 5, 35, 5.9, 6),
+        (10, 2, 1, 1, 5.9, 6),
+        (10, 40, 0, 40, 0, 0),
+    ],
+)
+async def test_a_rate_knows_when_it_has_one_token_more_than_now(
+    database: Database, most: int, burst: int, taken: int, room: int, at_least: float, at_most: float
+) -> None:
+    async with database.connection() as connection:
+        await limits.save(connection, rate(most, 60.0, burst=burst))
+        refs = [await put(connection) for _ in range(taken)]
+    if refs:
+        assert len((await claim(database, refs)).claimed) == taken
+    async with database.connection() as connection:
+        line = Line(NO_LINE, "q", "t")
+        found = await limits.rooms(connection, await limits.of_queue(connection, "q"), [line])
+    ((told, free_in, next_in),) = found.rates.values()
+    assert told == room
+    assert at_least <= next_in <= at_most
+    assert (free_in == 0) == (room > 0)

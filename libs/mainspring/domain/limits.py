@@ -19,6 +19,8 @@ from mainspring.domain.job import check_name
 MOST = 1_000_000
 LONGEST_PERIOD = 30 * 86400.0
 SHORTEST_PERIOD = 0.001
+#: Seconds after which tokens are looked at again that wait for jobs which are on their way: one may not take its own.
+LONGEST_ON_THE_WAY = 1.0
 #: Queues and tasks of one limit, each.
 MOST_NAMES = 100
 #: The line of a job that nothing tells apart from others.
@@ -158,10 +160,11 @@ class InHand(NamedTuple):
 
 
 class RateRoom(NamedTuple):
-    """The tokens that a rate has for a key now, and the seconds until it has one."""
+    """The tokens that a rate has for a key now, and the seconds until it has one, and at least until it has one more."""
 
     room: int
     free_in: float
+    next_in: float
 
 
 Bucket = tuple[int, str]
@@ -229,14 +232,23 @@ class Rooms:
         blockers = self.blockers(line)
         if not blockers or any(one.limit.kind is not Kind.RATE and not one.limit.shut_for for one in blockers):
             return None
-        return max(self.free_in_of(one) for one in blockers)
+        return max(map(self._look_in, blockers))
+
+    def _look_in(self, blocker: Blocker) -> float:
+        is_on_the_way = blocker.limit.kind is Kind.RATE and self._taken.get((blocker.limit.id, blocker.key))
+        free_in = self.free_in_of(blocker)
+        return min(free_in, LONGEST_ON_THE_WAY) if is_on_the_way else free_in
 
     def free_in_of(self, blocker: Blocker) -> float:
         """The seconds until a rate has a token, or an open circuit is probed; 0 for others."""
         if blocker.limit.shut_for:
             return blocker.limit.shut_for
-        rate = self.rates.get((blocker.limit.id, blocker.key))
-        return rate.free_in if rate else 0.0
+        bucket = blocker.limit.id, blocker.key
+        rate = self.rates.get(bucket)
+        if rate is None:
+            return 0.0
+        # What is there now goes to jobs that are on their way.
+        return rate.next_in if self._taken.get(bucket) else rate.free_in
 
     def left(self, limit: Limit, key: str, line: Line) -> int:
         """What one of the line's limits has left for its jobs: slots, or tokens."""

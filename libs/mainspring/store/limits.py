@@ -61,7 +61,12 @@ async def rooms(connection: Conn, limits: Sequence[Limit], lines: Iterable[Line]
     if buckets:
         ids, keys = zip(*buckets, strict=True)
         rows = await connection.fetch(_SQL["rate_rooms"], ids, keys)
-        found.rates = {(row["id"], row["key"]): RateRoom(row["room"], row["free_in"].total_seconds()) for row in rows}
+        found.rates = {
+            (row["id"], row["key"]): RateRoom(
+                row["room"], row["free_in"].total_seconds(), row["next_in"].total_seconds()
+            )
+            for row in rows
+        }
     return found
 
 

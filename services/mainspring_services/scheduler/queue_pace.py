@@ -53,14 +53,15 @@ class QueuePace:
         return wait
 
     def _wait(self, released: Released, most: int) -> float:
-        if released.has_more:
+        if released.has_more or most <= released.count < released.credit:
             return 0.0
         if released.count:
             self._stuck = SHORTEST_WAIT
             if released.count >= released.credit:
                 # Credit comes back a little at a time: what has come together by then is worth a statement.
                 return min(max((released.age or 0.0) / 4, SHORTEST_WAIT), REFILL_WAIT)
-            return 0.0 if released.count >= most else LOOK_WAIT
+            # They take their tokens as they start, which is shortly.
+            return LOOK_WAIT + (released.waits_for_rate or 0.0)
         if released.waits_for_rate is not None:
             return released.waits_for_rate
         if released.is_locked_elsewhere or (released.credit and not released.waits_for_room):

@@ -85,7 +85,7 @@ def test_each_key_has_room_of_its_own_and_a_job_without_the_key_shares_one():
 
 def test_a_job_needs_room_in_all_its_limits_and_pays_its_cost():
     limits = (concurrency(10), rate(6, cost="units"))
-    rooms = Rooms(limits, {(2, ""): RateRoom(6, 0.0)})
+    rooms = Rooms(limits, {(2, ""): RateRoom(6, 0.0, 0.3)})
     assert rooms.room(line(units="4")) == 1
     assert rooms.room(line(units="2")) == 3
     rooms.take(line(units="4"), 1)
@@ -96,18 +96,28 @@ def test_a_job_needs_room_in_all_its_limits_and_pays_its_cost():
 
 
 def test_released_jobs_will_want_their_tokens_and_running_ones_have_had_theirs():
-    rooms = Rooms((rate(6, cost="units"),), {(2, ""): RateRoom(6, 0.0)})
+    rooms = Rooms((rate(6, cost="units"),), {(2, ""): RateRoom(6, 0.0, 0.3)})
     text = line(units="2").text
     rooms.count([InHand("q", "t", "running", text, 9), InHand("q", "t", "enqueued", text, 2)], released_too=True)
     assert rooms.room(line()) == 2
 
 
 def test_only_a_line_that_waits_for_rates_alone_knows_when_it_may_go():
-    rooms = Rooms((concurrency(1, queues=("both",)), rate(1, queues=("q", "both"))), {(2, ""): RateRoom(0, 0.4)})
+    rooms = Rooms((concurrency(1, queues=("both",)), rate(1, queues=("q", "both"))), {(2, ""): RateRoom(0, 0.4, 0.9)})
     assert rooms.free_in(line()) == 0.4
     assert rooms.free_in(line("elsewhere")) is None
     rooms.take(line("both"), 1)
     assert rooms.free_in(line("both")) is None
+
+
+@pytest.mark.parametrize(("next_in", "expected"), [(0.3, 0.3), (3600.0, 1.0)])
+def test_a_line_whose_tokens_are_on_their_way_to_others_is_looked_at_within_a_second(next_in, expected):
+    rooms = Rooms((rate(6),), {(2, ""): RateRoom(2, 0.0, next_in)})
+    assert rooms.free_in(line()) is None
+    rooms.take(line(), 2)
+    assert rooms.free_in(line()) == expected
+    (blocker,) = rooms.blockers(line())
+    assert rooms.free_in_of(blocker) == next_in
 
 
 def test_where_jobs_keep_their_order_one_that_has_begun_leaves_room_for_itself_alone():

@@ -68,13 +68,20 @@ FROM judged CROSS JOIN unnest(judged.ids) AS one (id) JOIN mainspring.job_detail
 WHERE NOT judged.is_told
 
 -- name: rate_rooms
--- The tokens that each rate has now for each of these keys, and when it has one.
-SELECT asked.id, asked.key, found.room, found.free_at - instant.now AS free_in
+-- The tokens that each rate has now for each of these keys, when it has one, and when it has one more than now, at the
+-- earliest. Where no more are given in a period than there are, that is after a period.
+SELECT
+    asked.id, asked.key, found.room, found.free_at - instant.now AS free_in,
+    CASE
+        WHEN limits.burst <= limits.most AND found.room >= limits.most THEN make_interval(secs => limits.period_seconds)
+        ELSE more.free_at - instant.now
+    END AS next_in
 FROM unnest($1::integer[], $2::text[]) AS asked (id, key)
 JOIN mainspring.limits ON limits.id = asked.id
 LEFT JOIN mainspring.rates ON rates.limit_id = asked.id AND rates.key = asked.key
 CROSS JOIN LATERAL (SELECT greatest(clock_timestamp(), rates.latest) AS now) AS instant
 CROSS JOIN LATERAL mainspring.rate_room(limits, rates, instant.now, 1) AS found
+CROSS JOIN LATERAL mainspring.rate_room(limits, rates, instant.now, found.room + 1) AS more
 
 -- name: rates_in_use
 SELECT rates.key, found.room
