@@ -160,7 +160,7 @@ class InHand(NamedTuple):
 
 
 class RateRoom(NamedTuple):
-    """The tokens that a rate has for a key now, and the seconds until it has one, and at least until it has one more."""
+    """The tokens that a rate has for a key, and the seconds until it has one, and at least until it has one more."""
 
     room: int
     free_in: float
