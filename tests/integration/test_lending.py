@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRef, JobRequest
 from mainspring.domain.states import State
 from mainspring.runtime.lent_credit import LentCredit, Loan
@@ -123,6 +125,12 @@ async def test_the_queue_of_a_task_is_found_among_all_that_are_lent(database: Da
     async with database.connection() as connection:
         assert (await live(connection, submitted.id))["state"] == "enqueued"
     assert credit.lenders(None) == {"q": LENDER}
+
+
+@pytest.mark.parametrize("text", ["", "1", "1 2 3 q", f"1 {UUID(int=1)} 2 a queue", f"x {UUID(int=1)} 2 q"])
+def test_what_is_no_batch_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, InvalidInput)):
+        release.batch_from(text)
 
 
 async def test_many_at_once_are_released_by_a_scheduler(database: Database) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from mainspring.domain.job import MOST_REFS, PRIORITIES, JobRef
+from mainspring.domain.job import MOST_REFS, PRIORITIES, JobRef, check_name
 from mainspring.store import queues
 from mainspring.store.pool import Conn
 from mainspring.store.sql import load
@@ -182,8 +182,12 @@ async def release(
 
 
 def batch_from(text: str) -> OutboxBatch:
-    """What ``jobs.insert`` says to a lender of the job that it released."""
+    """What ``jobs.insert`` says to a lender of the job that it released. Raises ValueError, InvalidInput for a queue.
+
+    Whoever has a connection can say something: a queue's name becomes one of the broker's objects.
+    """
     id_, job_id, ticket, queue = text.split(" ", 3)
+    check_name("queue", queue)
     return OutboxBatch(int(id_), queue, (JobRef(UUID(job_id), int(ticket)),))
 
 
