@@ -101,8 +101,8 @@ async def test_what_other_zone_data_decided_is_fired_by_nobody_until_the_leader_
 ) -> None:
     follow = await follower(database)
     await follow.run_once()
-    await save(database, "s", cron="* * * * *", timezone="Europe/Berlin")
-    nominal_at = await make_due(database, "s", timedelta(minutes=1))
+    await save(database, "s", cron="0 * * * *", timezone="Europe/Berlin")
+    nominal_at = await make_due(database, "s", timedelta(hours=1))
     await foreign(database, "s")
     loop = FireDue(database, lambda: None)
     assert (await loop.run_once()).done == 0
