@@ -127,7 +127,9 @@ async def test_the_queue_of_a_task_is_found_among_all_that_are_lent(database: Da
     assert credit.lenders(None) == {"q": LENDER}
 
 
-@pytest.mark.parametrize("text", ["", "1", "1 2 3 q", f"1 {UUID(int=1)} 2 a queue", f"x {UUID(int=1)} 2 q"])
+@pytest.mark.parametrize(
+    "text", ["", "1", "1 2 3 q", f"1 {UUID(int=1)} 2 a queue", f"x {UUID(int=1)} 2 q", f"{1 << 63} {UUID(int=1)} 2 q"]
+)
 def test_what_is_no_batch_is_refused(text: str) -> None:
     with pytest.raises((ValueError, InvalidInput)):
         release.batch_from(text)

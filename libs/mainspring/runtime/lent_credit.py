@@ -6,11 +6,16 @@ is a notification and no row: whoever misses one lets the schedulers release, as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
+from mainspring.domain.job import check_name
 from mainspring.store.jobs import NOBODY
+
+#: A lender's channel, or that of none. Postgres takes 63 bytes at most.
+_LENDER = re.compile(r"mainspring_lent_\w{1,40}|-", re.ASCII)
 
 
 class Loan(NamedTuple):
@@ -26,8 +31,11 @@ class Loan(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Of a notification's text."""
+        """Of a notification's text. Raises ValueError, InvalidInput: whoever has a connection can say something."""
         jobs, lender, queue = text.split(" ", 2)
+        check_name("queue", queue)
+        if not _LENDER.fullmatch(lender):
+            raise ValueError(f"no lender's channel: {lender}")
         return cls(queue, int(jobs), lender)
 
 

@@ -188,6 +188,8 @@ def batch_from(text: str) -> OutboxBatch:
     """
     id_, job_id, ticket, queue = text.split(" ", 3)
     check_name("queue", queue)
+    if not (0 < int(id_) < 1 << 63 and 0 < int(ticket) < 1 << 63):
+        raise ValueError(f"no ids of rows: {id_}, {ticket}")
     return OutboxBatch(int(id_), queue, (JobRef(UUID(job_id), int(ticket)),))
 
 

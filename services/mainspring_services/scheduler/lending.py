@@ -35,6 +35,7 @@ class Lending:
         #: The lender of each queue, "" for none; what isn't here isn't known.
         self._lenders: dict[str, str] = {}
         self._lent_at: dict[str, float] = {}
+        self._is_ending = False
 
     def hear(self, text: str) -> None:
         """Somebody lent, or took back; "": what was heard may be out of date."""
@@ -50,7 +51,7 @@ class Lending:
             return
         if released.has_lines or released.is_limited_by_window:
             await self.take_back([queue])
-        elif 0 < released.count <= LONE and released.credit - released.count >= JOBS:
+        elif not self._is_ending and 0 < released.count <= LONE and released.credit - released.count >= JOBS:
             now = time.monotonic()
             if now - self._lent_at.get(queue, -AGAIN_SECONDS) >= AGAIN_SECONDS:
                 self._lent_at[queue] = now
@@ -64,8 +65,9 @@ class Lending:
 
     async def end(self) -> None:
         """Take back what this scheduler has lent: it stops. Raises DatabaseUnavailable."""
+        self._is_ending = True
         await self.take_back([queue for queue, lender in self._lenders.items() if lender == self.channel])
 
     async def _tell(self, loan: Loan) -> None:
-        self.hear(loan.as_text())
         await self._database.run(lambda connection: fleet.notify(connection, LOAN_CHANNEL, loan.as_text()))
+        self.hear(loan.as_text())

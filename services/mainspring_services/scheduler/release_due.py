@@ -18,6 +18,7 @@ from datetime import timedelta
 from mainspring.broker.connection import Unroutable
 from mainspring.broker.messages import JobBatch
 from mainspring.broker.publisher import Publisher
+from mainspring.domain.job import check_name
 from mainspring.fault_points import reach
 from mainspring.runtime.job_spans import traced
 from mainspring.runtime.loop import Pass
@@ -39,7 +40,7 @@ BACKOFF = timedelta(seconds=1)
 LINES_SWEEP_SECONDS = 60.0
 #: How old the count of the workers' slots may be.
 SLOTS_SECONDS = 1.0
-#: How long what the apis release may keep this scheduler from looking what else is due.
+#: How long what the apis release may keep this scheduler from looking what else is due, at most.
 LOOK_SECONDS = 0.5
 
 
@@ -62,7 +63,8 @@ class ReleaseDue:
         self.lending = Lending(database)
         #: What apis have released, to be published.
         self._lent: list[OutboxBatch] = []
-        self._looked_at = -math.inf
+        #: When the last pass wanted the next one: what the apis release doesn't put it off.
+        self._next_pass_at = -math.inf
         self.wake = asyncio.Event()
         self._named: set[str] = set()
         self._has_looked = True
@@ -72,6 +74,7 @@ class ReleaseDue:
     def wake_up(self, queue: str = "") -> None:
         """Have the next pass begin now; with a ``queue``, it looks there first."""
         if queue:
+            check_name("queue", queue)
             self._named.add(queue)
         self.wake.set()
 
@@ -87,8 +90,9 @@ class ReleaseDue:
         Queues that a wake-up named are released without looking for others; every other pass looks everywhere.
         """
         lent = await self._publish_lent()
-        if lent and not self._named and time.monotonic() - self._looked_at < LOOK_SECONDS:
-            return Pass(done=lent, wait=min(self._until_due(), LOOK_SECONDS))
+        left = self._next_pass_at - time.monotonic()
+        if lent and not self._named and left > 0:
+            return Pass(done=lent, wait=left)
         named, self._named = self._named, set()
         self._has_looked = not (named and self._has_looked)
         now = time.monotonic()
@@ -100,7 +104,9 @@ class ReleaseDue:
             await self.forget_published()
         waits = [await self._learn(queue, released) for queue, released in results]
         done = lent + sum(released.count for _, released in results)
-        return Pass(done=done, wait=min([*waits, self._until_due()]))
+        wait = min([*waits, self._until_due()])
+        self._next_pass_at = time.monotonic() + min(wait, LOOK_SECONDS)
+        return Pass(done=done, wait=wait)
 
     def _until_due(self) -> float:
         next_at = min([self._next_due_at, *(pace.lines_at for pace in self._paces.values())])
@@ -136,7 +142,6 @@ class ReleaseDue:
 
     async def _look(self) -> set[str]:
         """The queues that have something due now; notes when the next job is due."""
-        self._looked_at = time.monotonic()
         found = await self._database.run(lambda connection: release.next_due(connection, self._bounds))
         waits = {queue: one.wait for queue, one in found.items() if one.wait is not None}
         later = [wait.total_seconds() for wait in waits.values() if wait > timedelta(0)]

@@ -35,6 +35,7 @@ class RepublishOutbox:
             await self.topology.declare_queue(queue)
         if batches:
             await self.releases.publish(batches)
+            self.releases.wake_up()  # which deletes the rows
             # Whoever lent these queues is late, or gone.
             await self.releases.lending.take_back({batch.queue for batch in batches})
             metrics.OUTBOX_REPUBLISHED.inc(len(batches))
