@@ -11,10 +11,12 @@ from uuid import UUID
 
 import pytest
 
+from mainspring.broker.publisher import Publisher
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobRef, JobRequest
 from mainspring.domain.states import State
 from mainspring.runtime.lent_credit import LentCredit, Loan
+from mainspring.runtime.loop import Pass
 from mainspring.runtime.submit import Submitter
 from mainspring.runtime.wake import Wake
 from mainspring.store import jobs, queues, release
@@ -22,6 +24,8 @@ from mainspring.store.pool import Database
 from mainspring.store.release import Bounds, Released
 from mainspring.store.wakeups import DUE_CHANNEL, LOAN_CHANNEL, listen
 from mainspring_services.scheduler.lending import JOBS, LONE, Lending
+from mainspring_services.scheduler.queue_topology import QueueTopology
+from mainspring_services.scheduler.release_due import ReleaseDue
 
 from .rows import live
 from .system import System
@@ -148,7 +152,8 @@ async def test_a_scheduler_lends_after_a_release_that_left_nothing(database: Dat
     async with database.connection() as connection, hearing(database_url, LOAN_CHANNEL) as said:
         await jobs.insert(connection, [JobRequest("t", queue="q")])
         await queues.adopt_queues(connection)
-        await lending.learn("q", await release.release(connection, "q", Bounds()))
+        lending.hear("")
+        await lending.learn("q", await release.release(connection, "q", Bounds()), 1000)
         _, text = await asyncio.wait_for(said.get(), 10)
         assert Loan.from_text(text) == Loan("q", JOBS, lending.channel)
         # Whoever finds that something has to wait takes it back, once.
@@ -157,10 +162,10 @@ async def test_a_scheduler_lends_after_a_release_that_left_nothing(database: Dat
         await jobs.insert(connection, [JobRequest("t", queue="q")] * 2)
         limited = await release.release(connection, "q", Bounds())
         assert limited.is_limited_by_window
-        await other.learn("q", limited)
+        await other.learn("q", limited, 1000)
         _, text = await asyncio.wait_for(said.get(), 10)
         assert Loan.from_text(text) == Loan("q")
-        await other.learn("q", limited)
+        await other.learn("q", limited, 1000)
         assert said.empty()
 
 
@@ -171,14 +176,17 @@ async def test_a_scheduler_lends_after_a_release_that_left_nothing(database: Dat
         Released(count=0, credit=1000),
         Released(count=LONE + 1, credit=1000),
         Released(count=1, credit=JOBS),
+        # A full pass: more may wait.
+        Released(count=10, credit=1000),
     ],
 )
 async def test_no_loan(database: Database, database_url: str, released: Released) -> None:
     async with hearing(database_url, LOAN_CHANNEL) as said:
         lending = Lending(database)
-        await lending.learn("q", released)
+        lending.hear("")
+        await lending.learn("q", released, 10)
         # What is said next is the first that is heard.
-        await lending.learn("q", Released(count=1, credit=1000))
+        await lending.learn("q", Released(count=1, credit=1000), 10)
         _, text = await asyncio.wait_for(said.get(), 10)
     assert Loan.from_text(text).jobs == JOBS
     assert said.empty()
@@ -186,9 +194,57 @@ async def test_no_loan(database: Database, database_url: str, released: Released
 
 async def test_lines_are_never_lent(database: Database, database_url: str) -> None:
     async with hearing(database_url, LOAN_CHANNEL) as said:
-        await Lending(database).learn("q", Released(count=1, credit=1000, has_lines=True))
+        await Lending(database).learn("q", Released(count=1, credit=1000, has_lines=True), 1000)
         _, text = await asyncio.wait_for(said.get(), 10)
     assert Loan.from_text(text) == Loan("q")
+
+
+async def test_who_does_not_hear_lends_once_at_most(database: Database, database_url: str) -> None:
+    plain = Released(count=1, credit=1000)
+    async with hearing(database_url, LOAN_CHANNEL) as said:
+        lending = Lending(database)
+        await lending.learn("never", plain, 1000)
+        lending.hear("")
+        await lending.learn("first", plain, 1000)
+        await lending.learn("second", plain, 1000)
+        _, text = await asyncio.wait_for(said.get(), 10)
+        assert Loan.from_text(text).queue == "first"
+        lending.hear(text)
+        await lending.learn("third", plain, 1000)
+        _, text = await asyncio.wait_for(said.get(), 10)
+        assert Loan.from_text(text).queue == "third"
+
+
+async def test_what_apis_release_puts_off_no_pass_that_another_queue_waits_for(
+    database: Database, vhost_url: str
+) -> None:
+    publisher, topology = Publisher(vhost_url, "test"), QueueTopology(vhost_url)
+    await topology.declare_all(["q", "busy"])
+    async with database.connection() as connection:
+        await queues.make_queues(connection, ["q", "busy"])
+        await queues.change(connection, "busy", {"release_window": 1})
+        await jobs.insert(connection, [JobRequest("t", queue="busy")] * 2)
+    releases = ReleaseDue(database, publisher, topology, Bounds(), 10)
+
+    async def lent_pass() -> Pass:
+        row = await lone_submit(database, lent())
+        async with database.connection() as connection:
+            id_ = await connection.fetchval("SELECT id FROM mainspring.outbox WHERE ids = ARRAY[$1::uuid]", row["id"])
+        releases.hear_released(f"{id_} {row['id']} 2 q")
+        return await releases.run_once()
+
+    try:
+        first = await releases.run_once()
+        assert first.done == 1
+        assert first.wait is not None
+        async with database.connection() as connection:
+            await connection.execute("DELETE FROM mainspring.live_jobs WHERE queue = 'busy' AND state = 'enqueued'")
+        # Its credit was used up, and is looked at again after that long: with the next pass, whatever brings it on.
+        await asyncio.sleep(first.wait)
+        assert (await lent_pass()).done == 2
+    finally:
+        await publisher.close()
+        await topology.close()
 
 
 def fence_of_a_new_job(system: System) -> str:

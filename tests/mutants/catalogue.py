@@ -98,6 +98,17 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/integration/test_lending.py::test_what_a_release_has_to_judge_waits_for_one",),
     ),
     Mutant(
+        "what may have come to the broker since it was counted",
+        (
+            Edit(
+                f"{STORE}/migrations/0017_known_in_broker.sql",
+                "in_broker := known + (counted_at - known_at) * batch_size;",
+                "in_broker := known;",
+            ),
+        ),
+        ("tests/integration/test_release.py::test_schedulers_that_count_now_and_then_never_fill_more_than_the_window",),
+    ),
+    Mutant(
         "taking a loan back",
         (
             Edit(

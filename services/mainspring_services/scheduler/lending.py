@@ -36,26 +36,25 @@ class Lending:
         self._lenders: dict[str, str] = {}
         self._lent_at: dict[str, float] = {}
         self._is_ending = False
+        #: Something has been heard since the last loan that this scheduler told, the loan itself if nothing else.
+        self._hears = False
 
     def hear(self, text: str) -> None:
         """Somebody lent, or took back; "": what was heard may be out of date."""
-        if not text:
+        self._hears = True
+        if text:
+            self._note(Loan.from_text(text))
+        else:
             self._lenders.clear()
-            return
-        loan = Loan.from_text(text)
-        self._lenders[loan.queue] = loan.lender if loan.jobs else ""
 
-    async def learn(self, queue: str, released: Released) -> None:
-        """Lend or take back, by what a release found. Raises DatabaseUnavailable."""
+    async def learn(self, queue: str, released: Released, most: int) -> None:
+        """Lend or take back, by what a release of up to ``most`` jobs found. Raises DatabaseUnavailable."""
         if released.is_locked_elsewhere:
             return
         if released.has_lines or released.is_limited_by_window:
             await self.take_back([queue])
-        elif not self._is_ending and 0 < released.count <= LONE and released.credit - released.count >= JOBS:
-            now = time.monotonic()
-            if now - self._lent_at.get(queue, -AGAIN_SECONDS) >= AGAIN_SECONDS:
-                self._lent_at[queue] = now
-                await self._tell(Loan(queue, JOBS, self.channel))
+        elif 0 < released.count <= LONE and released.count < most and released.credit - released.count >= JOBS:
+            await self._lend(queue)
 
     async def take_back(self, queues: Iterable[str]) -> None:
         """Nobody may release jobs of these queues but a scheduler. Raises DatabaseUnavailable."""
@@ -68,6 +67,19 @@ class Lending:
         self._is_ending = True
         await self.take_back([queue for queue, lender in self._lenders.items() if lender == self.channel])
 
+    async def _lend(self, queue: str) -> None:
+        # Who can't hear, by a connection that is dead or a pooler between, couldn't publish what is released for it.
+        if self._is_ending or not self._hears:
+            return
+        now = time.monotonic()
+        if now - self._lent_at.get(queue, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+            self._lent_at[queue] = now
+            self._hears = False
+            await self._tell(Loan(queue, JOBS, self.channel))
+
     async def _tell(self, loan: Loan) -> None:
         await self._database.run(lambda connection: fleet.notify(connection, LOAN_CHANNEL, loan.as_text()))
-        self.hear(loan.as_text())
+        self._note(loan)
+
+    def _note(self, loan: Loan) -> None:
+        self._lenders[loan.queue] = loan.lender if loan.jobs else ""

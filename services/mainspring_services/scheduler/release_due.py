@@ -62,7 +62,7 @@ class ReleaseDue:
         self._lines_swept_at = time.monotonic()
         self.lending = Lending(database)
         #: What apis have released, to be published.
-        self._lent: list[OutboxBatch] = []
+        self._released_by_apis: list[OutboxBatch] = []
         #: When the last pass wanted the next one: what the apis release doesn't put it off.
         self._next_pass_at = -math.inf
         self.wake = asyncio.Event()
@@ -81,7 +81,7 @@ class ReleaseDue:
     def hear_released(self, text: str) -> None:
         """An api has released a job of a queue that this scheduler lent: have it published."""
         if text:
-            self._lent.append(release.batch_from(text))
+            self._released_by_apis.append(release.batch_from(text))
             self.wake.set()
 
     async def run_once(self) -> Pass:
@@ -100,7 +100,8 @@ class ReleaseDue:
         if self._has_looked:
             named |= await self._look()
         results = [(queue, await self._release(queue)) for queue in named]
-        if not results:
+        if all(released.is_locked_elsewhere for _, released in results):
+            # No release has done it.
             await self.forget_published()
         waits = [await self._learn(queue, released) for queue, released in results]
         done = lent + sum(released.count for _, released in results)
@@ -113,7 +114,7 @@ class ReleaseDue:
         return max(next_at - time.monotonic(), 0.0)
 
     async def _publish_lent(self) -> int:
-        lent, self._lent = self._lent, []
+        lent, self._released_by_apis = self._released_by_apis, []
         for queue in {batch.queue for batch in lent}:
             await self._topology.declare_queue(queue)
         await self.publish(lent)
@@ -179,7 +180,7 @@ class ReleaseDue:
         )
 
     async def _learn(self, queue: str, released: Released) -> float:
-        await self.lending.learn(queue, released)
+        await self.lending.learn(queue, released, self._size)
         if released.is_limited_by_window and time.monotonic() - self._slots_at > SLOTS_SECONDS:
             # The window is fitted to them.
             self._slots, self._slots_at = await self._database.run(fleet.slots), time.monotonic()
