@@ -106,8 +106,11 @@ def translated(what: str) -> Iterator[None]:
         raise BrokerUnavailable(f"{what}: cut off") from error
 
 
-async def connect(urls: str, name: str) -> Link:
-    """Connect to the first of the comma-separated ``urls`` that answers. Raises BrokerUnavailable."""
+async def connect(urls: str, name: str, heartbeat: int = HEARTBEAT_SECONDS) -> Link:
+    """Connect to the first of the comma-separated ``urls`` that answers, with a ``heartbeat`` in seconds.
+
+    Raises BrokerUnavailable.
+    """
     failure: BrokerUnavailable | None = None
     for url in (part.strip() for part in urls.split(",")):
         try:
@@ -115,7 +118,7 @@ async def connect(urls: str, name: str) -> Link:
                 connection = await aio_pika.connect(
                     url,
                     timeout=CONNECT_SECONDS,
-                    heartbeat=HEARTBEAT_SECONDS,
+                    heartbeat=heartbeat,
                     client_properties={"connection_name": name},
                 )
             return Link(connection)

@@ -14,6 +14,8 @@ from mainspring.domain.errors import BrokerUnavailable
 from mainspring.runtime.loop import Pass
 
 WATCH_SECONDS = 5.0
+#: Each look asks for an answer: the connection needs no sign of life besides, and a sign costs both sides a wake-up.
+HEARTBEAT_SECONDS = 60
 ALARM = "RabbitMQ takes no messages: an alarm of its memory or disk"
 
 
@@ -41,7 +43,7 @@ class BrokerWatch:
     async def _problem(self) -> str | None:
         try:
             if self._link is None or self._nowhere is None or self._link.is_closed:
-                self._link = await connect(self._urls, self._name)
+                self._link = await connect(self._urls, self._name, HEARTBEAT_SECONDS)
                 self._nowhere = Nowhere(self._link)
             if await self._link.is_blocked():
                 # It is told when the alarm is over; another message would only wait there.

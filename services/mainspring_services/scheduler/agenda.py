@@ -19,24 +19,27 @@ from mainspring_services.scheduler.republish_outbox import OLDER_THAN
 
 #: How often a loop of the agenda looks when it isn't woken.
 IDLE_SECONDS = 30.0
-#: A loop that has something to do at an instant is woken before it, and waits for it by itself.
-AHEAD = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """The loop's configuration: whom it wakes, by name."""
+    """The loop's configuration: whom it wakes, by name.
+
+    A loop that has something to do at an instant is woken ``ahead`` of it, and waits for it by itself: ``ahead`` is
+    longer than the time between two looks.
+    """
 
     database: Database
     topology: QueueTopology
     loops: Mapping[str, Loop]
+    ahead: timedelta
 
     async def run_once(self) -> Pass:
         """Look once."""
         found = await self.database.run(
             lambda connection: agenda.look(
                 connection,
-                ahead=AHEAD,
+                ahead=self.ahead,
                 unpublished_for=OLDER_THAN,
                 retry_overdue=RETRY_OVERDUE,
                 queues=self.topology.count,

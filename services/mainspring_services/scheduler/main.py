@@ -124,7 +124,8 @@ def loops(
         Loop("declare_queues", DeclareQueues(database, topology).run_once, IDLE_SECONDS),
         Loop("zone_data", FollowZoneData(database, leadership).run_once, IDLE_SECONDS),
     ]
-    agenda = Agenda(database, topology, {loop.name: loop for loop in waiting})
+    ahead = timedelta(seconds=2 * settings.agenda_interval)
+    agenda = Agenda(database, topology, {loop.name: loop for loop in waiting}, ahead)
     return [
         Loop("release_due", releases.run_once, settings.release_interval, releases.wake),
         Loop("agenda", agenda.run_once, settings.agenda_interval),

@@ -40,7 +40,7 @@ BACKOFF = timedelta(seconds=1)
 LINES_SWEEP_SECONDS = 60.0
 #: How old the count of the workers' slots may be.
 SLOTS_SECONDS = 1.0
-#: How long what the apis release may keep this scheduler from looking what else is due, at most.
+#: How long passes for queues that are named, and what the apis release, may go on without a look at what else is due.
 LOOK_SECONDS = 0.5
 
 
@@ -67,15 +67,18 @@ class ReleaseDue:
         self._next_pass_at = -math.inf
         self.wake = asyncio.Event()
         self._named: set[str] = set()
-        self._has_looked = True
         self._next_due_at = 0.0
+        #: When a pass has to look at all queues, whichever are named.
+        self._look_at = -math.inf
         self._published: list[int] = []
 
     def wake_up(self, queue: str = "") -> None:
-        """Have the next pass begin now; with a ``queue``, it looks there first."""
+        """Have the next pass begin now; with a ``queue``, it may look there alone."""
         if queue:
             check_name("queue", queue)
             self._named.add(queue)
+        else:
+            self._look_at = -math.inf
         self.wake.set()
 
     def hear_released(self, text: str) -> None:
@@ -87,17 +90,16 @@ class ReleaseDue:
     async def run_once(self) -> Pass:
         """Release once in each queue that has something due; wait for what is due next.
 
-        Queues that a wake-up named are released without looking for others; every other pass looks everywhere.
+        Queues that a wake-up named are released without looking for others, for LOOK_SECONDS, or until one is due.
         """
         lent = await self._publish_lent()
         left = self._next_pass_at - time.monotonic()
         if lent and not self._named and left > 0:
             return Pass(done=lent, wait=left)
         named, self._named = self._named, set()
-        self._has_looked = not (named and self._has_looked)
         now = time.monotonic()
         named |= {queue for queue, pace in self._paces.items() if pace.lines_at <= now}
-        if self._has_looked:
+        if not named or now >= min(self._look_at, self._next_due_at):
             named |= await self._look()
         results = [(queue, await self._release(queue)) for queue in named]
         if all(released.is_locked_elsewhere for _, released in results):
@@ -143,6 +145,8 @@ class ReleaseDue:
 
     async def _look(self) -> set[str]:
         """The queues that have something due now; notes when the next job is due."""
+        # Before it is asked: whoever wakes meanwhile may mean what the answer doesn't hold.
+        self._look_at = time.monotonic() + LOOK_SECONDS
         found = await self._database.run(lambda connection: release.next_due(connection, self._bounds))
         waits = {queue: one.wait for queue, one in found.items() if one.wait is not None}
         later = [wait.total_seconds() for wait in waits.values() if wait > timedelta(0)]

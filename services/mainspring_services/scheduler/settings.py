@@ -17,7 +17,7 @@ class SchedulerSettings(Settings):
     release_interval: float = Field(default=1.0, gt=0)
     #: How often to look whether there is something for the loops that wait for rows (expired leases, schedules that are
     #: soon due, …), in seconds.
-    agenda_interval: float = Field(default=0.5, gt=0)
+    agenda_interval: float = Field(default=1.0, gt=0)
     #: How often to ask whether the broker still remembers its queues, in seconds.
     probe_interval: float = Field(default=2.0, gt=0)
     #: How often the leader looks for what must never be, in seconds.
