@@ -5,12 +5,24 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from mainspring.broker.publisher import Publisher
 from mainspring.domain.definition import ScheduleDefinition
 from mainspring.domain.firing import Overlap
 from mainspring.runtime import schedule_changes
 from mainspring.store import fires, fleet, schedules
 from mainspring.store.pool import Database
+from mainspring.store.release import Bounds
 from mainspring.store.schedules import StoredSchedule
+from mainspring_services.scheduler.fire_due import FireDue
+from mainspring_services.scheduler.queue_topology import QueueTopology
+from mainspring_services.scheduler.release_due import ReleaseDue
+
+
+def firing(database: Database) -> FireDue:
+    """The loop that fires; what it releases waits to be published, for nobody runs the release."""
+    nowhere = "amqp://127.0.0.1:1"
+    releases = ReleaseDue(database, Publisher(nowhere, "test"), QueueTopology(nowhere), Bounds(), 1000)
+    return FireDue(database, releases)
 
 
 async def save(database: Database, name: str, **fields: Any) -> None:

@@ -13,10 +13,9 @@ from mainspring.runtime.leader import Leadership
 from mainspring.store import fleet
 from mainspring.store.pool import Database
 from mainspring_services.scheduler.audit_fires import AuditFires
-from mainspring_services.scheduler.fire_due import FireDue
 
 from .rows import put_job
-from .schedules import fires_of, jobs_of, make_due, save, stored
+from .schedules import fires_of, firing, jobs_of, make_due, save, stored
 
 MINUTE = timedelta(minutes=1)
 
@@ -49,7 +48,7 @@ async def lose(database: Database, name: str, count: int) -> list[Any]:
 async def ten_fires(database: Database, **fields: Any) -> None:
     await save(database, "s", every_seconds=60, **{"misfire": Misfire.FIRE_ALL, **fields})
     await make_due(database, "s", 10 * MINUTE)
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     assert len(await jobs_of(database, "s")) == 10
 
 
@@ -57,7 +56,7 @@ async def test_a_complete_record_has_no_finding(database: Database) -> None:
     await ten_fires(database)
     await save(database, "late", every_seconds=60)
     await make_due(database, "late", 30 * MINUTE)
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     await save(database, "waits", every_seconds=60)
     await make_due(database, "waits", 30 * MINUTE)  # overdue, which is another check's matter
     assert (await (await auditor(database)).run_once()).done == 0
@@ -88,7 +87,7 @@ async def test_what_was_missed_is_said_and_made_up_for_by_the_schedules_own_poli
 async def test_one_inside_a_run_of_skipped_times_is_not_missing(database: Database) -> None:
     await save(database, "s", every_seconds=60, misfire=Misfire.SKIP)
     await make_due(database, "s", 20 * MINUTE)
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     assert (await (await auditor(database)).run_once()).done == 0
 
 
@@ -97,7 +96,7 @@ async def test_a_schedule_without_success_for_longer_than_its_interval_runs_in_v
     await save(database, "well", every_seconds=60)
     for name in ("s", "well"):
         await make_due(database, name, 10 * MINUTE)
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     async with database.connection() as connection:
         await put_job(connection, State.SUCCEEDED, schedule="well")
     one = await auditor(database)
@@ -123,7 +122,7 @@ async def test_what_has_not_begun_or_is_over_does_not_run_in_vain(database: Data
     await save(database, "later", every_seconds=60, start_at=now + timedelta(days=30))
     await save(database, "over", every_seconds=60, max_runs=1)
     await make_due(database, "over", 10 * MINUTE)
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     async with database.connection() as connection:
         await connection.execute("UPDATE mainspring.schedules SET active_since = $1", now - timedelta(hours=3))
     await (await auditor(database)).run_once()

@@ -16,10 +16,9 @@ from mainspring.store import backfills, claims, fire_audit, fires, fleet, runs, 
 from mainspring.store.backfills import Backfill
 from mainspring.store.pool import Conn, Database
 from mainspring_services.scheduler.backfill_due import BackfillDue
-from mainspring_services.scheduler.fire_due import FireDue
 
 from .rows import put_job
-from .schedules import fires_of, jobs_of, make_due, save
+from .schedules import fires_of, firing, jobs_of, make_due, save
 
 HOUR = timedelta(hours=1)
 
@@ -69,7 +68,7 @@ async def test_some_at_once_when_asked(database: Database) -> None:
 async def test_what_has_a_job_gets_no_second_one_and_what_was_skipped_gets_its_own(database: Database) -> None:
     await save(database, "s", every_seconds=3600, misfire=Misfire.FIRE_ONCE)
     await make_due(database, "s", 6 * HOUR)
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     (fired,) = await jobs_of(database, "s")
     await start(database, 4, parallel=100)
     await BackfillDue(database, lambda: None).run_once()
@@ -86,7 +85,7 @@ async def test_an_overlap_policy_does_not_count_its_jobs(database: Database) -> 
     await start(database, 3)
     await BackfillDue(database, lambda: None).run_once()
     await make_due(database, "s", timedelta(minutes=59))
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     assert await fires_of(database, "s")
     assert [row["skipped"] for row in await fires_of(database, "s")] == [None] * len(await fires_of(database, "s"))
 
@@ -151,7 +150,7 @@ async def test_a_catch_up_records_nothing_over_what_a_backfill_has_made(database
     await make_due(database, "s", 12 * HOUR)
     await start(database, 12, parallel=1)
     await BackfillDue(database, lambda: None).run_once()
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     rows = await fires_of(database, "s")
     assert sum(row["nominal_times"] for row in rows) == 12
     assert len([row for row in rows if row["job_id"]]) == 2
@@ -160,7 +159,7 @@ async def test_a_catch_up_records_nothing_over_what_a_backfill_has_made(database
 async def test_a_backfill_under_another_trigger_keeps_the_count_of_what_was_skipped(database: Database) -> None:
     await save(database, "s", cron="*/5 * * * *", misfire=Misfire.SKIP)
     await make_due(database, "s", 5 * HOUR)
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     before = sum(row["nominal_times"] for row in await fires_of(database, "s"))
     await save(database, "s", cron="0 * * * *", misfire=Misfire.SKIP)
     await start(database, 2, parallel=100)

@@ -14,17 +14,16 @@ from mainspring.domain.states import State
 from mainspring.runtime import calendar_changes, schedule_changes
 from mainspring.store import fleet
 from mainspring.store.pool import Database
-from mainspring_services.scheduler.fire_due import FireDue
 
 from .rows import put_job
-from .schedules import fires_of, make_due, save, stored
+from .schedules import fires_of, firing, make_due, save, stored
 
 
 async def test_schedulers_side_by_side_fire_each_nominal_time_once(database: Database) -> None:
     for number in range(10):
         await save(database, f"s{number}", every_seconds=60, misfire=Misfire.FIRE_ALL)
         await make_due(database, f"s{number}", timedelta(minutes=5))
-    loops = [FireDue(database, lambda: None) for _ in range(4)]
+    loops = [firing(database) for _ in range(4)]
     await asyncio.gather(*(one.run_once() for one in loops))
     async with database.connection() as connection:
         pairs = await connection.fetch(
@@ -36,7 +35,7 @@ async def test_schedulers_side_by_side_fire_each_nominal_time_once(database: Dat
 
 async def test_after_a_restore_to_an_earlier_point_what_was_fired_isnt_fired_again(database: Database) -> None:
     await save(database, "s", every_seconds=60, misfire=Misfire.FIRE_ALL)
-    loop = FireDue(database, lambda: None)
+    loop = firing(database)
     await make_due(database, "s", timedelta(minutes=3))
     await loop.run_once()
     await make_due(database, "s", timedelta(minutes=3))
@@ -49,7 +48,7 @@ async def test_after_a_restore_to_an_earlier_point_what_was_fired_isnt_fired_aga
 async def test_every_missed_nominal_time_is_fired_or_recorded_as_skipped(database: Database) -> None:
     await save(database, "s", every_seconds=60, misfire=Misfire.FIRE_ONCE)
     await make_due(database, "s", timedelta(minutes=30))
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     rows = await fires_of(database, "s")
     assert sum(row["nominal_times"] for row in rows) == 30
     assert len([row for row in rows if row["job_id"]]) == 1
@@ -67,7 +66,7 @@ async def test_c11_one_bad_schedule_is_set_aside_and_the_others_fire(
     await make_due(database, "bad", timedelta(seconds=70))
     async with database.connection() as connection:
         await connection.execute(f"UPDATE mainspring.schedules SET {field} = $1 WHERE name = 'bad'", value)
-    loop = FireDue(database, lambda: None)
+    loop = firing(database)
     while (await loop.run_once()).done:
         pass
     async with database.connection() as connection:
@@ -79,7 +78,7 @@ async def test_c11_one_bad_schedule_is_set_aside_and_the_others_fire(
 async def test_a_resume_catches_nothing_up(database: Database) -> None:
     await save(database, "s", every_seconds=60, paused=True)
     await make_due(database, "s", timedelta(minutes=10))
-    loop = FireDue(database, lambda: None)
+    loop = firing(database)
     assert (await loop.run_once()).done == 0
     async with database.transaction() as connection:
         now = await fleet.now(connection)
@@ -110,7 +109,7 @@ async def test_the_overlap_policy_counts_jobs_that_wait_or_run(
     async with database.connection() as connection:
         earlier = await put_job(connection, state, schedule="s")
     await make_due(database, "s", timedelta(hours=1))
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     async with database.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM mainspring.jobs WHERE schedule = 's'") == jobs
         cancelled = await connection.fetchval("SELECT cancel_requested FROM mainspring.jobs WHERE id = $1", earlier)
@@ -120,12 +119,12 @@ async def test_the_overlap_policy_counts_jobs_that_wait_or_run(
 async def test_a_schedule_that_is_looked_at_before_its_planned_instant_waits_for_it(database: Database) -> None:
     await save(database, "s", every_seconds=3600, jitter=timedelta(minutes=50), misfire=Misfire.SKIP)
     nominal_at = await make_due(database, "s", timedelta(seconds=1))
-    assert (await FireDue(database, lambda: None).run_once()).done == 1
+    assert (await firing(database).run_once()).done == 1
     assert not await fires_of(database, "s")
     row = (await stored(database, "s")).row
     assert row["next_nominal_at"] == nominal_at
     assert row["fires_at"] > nominal_at
-    assert (await FireDue(database, lambda: None).run_once()).done == 0
+    assert (await firing(database).run_once()).done == 0
 
 
 async def test_after_failures_in_a_row_a_schedule_pauses_itself_and_a_resume_forgets_them(database: Database) -> None:
@@ -136,7 +135,7 @@ async def test_after_failures_in_a_row_a_schedule_pauses_itself_and_a_resume_for
             await put_job(connection, State.DEAD, schedule=name)
     for name in ("s", "steady"):
         await make_due(database, name, timedelta(minutes=59))
-    loop = FireDue(database, lambda: None)
+    loop = firing(database)
     await loop.run_once()
     row = (await stored(database, "s")).row
     assert (row["paused"], row["pause_note"]) == (True, "paused itself after 2 failures in a row")
@@ -159,7 +158,7 @@ async def test_one_success_among_the_failures_keeps_it_going(database: Database)
         await put_job(connection, State.SUCCEEDED, schedule="s")
         await put_job(connection, State.DEAD, schedule="s")
     await make_due(database, "s", timedelta(minutes=59))
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     assert [row["skipped"] for row in await fires_of(database, "s")] == [None]
 
 
@@ -168,7 +167,7 @@ async def test_an_edit_of_the_payload_drops_no_fire_that_is_late(database: Datab
     waited_for = await make_due(database, "s", timedelta(minutes=3))
     await save(database, "s", every_seconds=60, misfire=Misfire.FIRE_ALL, payload='{"edited": true}')
     assert (await stored(database, "s")).next_nominal_at == waited_for
-    await FireDue(database, lambda: None).run_once()
+    await firing(database).run_once()
     assert [row["skipped"] for row in await fires_of(database, "s")] == [None, None, None]
 
 

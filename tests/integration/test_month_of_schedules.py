@@ -23,6 +23,7 @@ from mainspring_services.scheduler.fire_due import FireDue
 
 from ..property.cron_oracle import DAY, MINUTE, utc
 from .schedule_oracle import BEGIN, END, SECOND, Expectation, Happening
+from .schedules import firing
 from .virtual_clock import VirtualClock, virtual_clock
 
 NEW_YORK, BERLIN, LORD_HOWE, KOLKATA = "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kolkata"
@@ -138,7 +139,7 @@ class Scheduler:
         """Fire what is due; when it wants to look again."""
         if now - self._made_at >= 10 * MINUTE:
             number = 2 if self._draw.random() < 0.15 else 1
-            self._loops, self._made_at = [FireDue(self._database, lambda: None) for _ in range(number)], now
+            self._loops, self._made_at = [firing(self._database) for _ in range(number)], now
         while True:
             passes = await asyncio.gather(*(one.run_once() for one in self._loops))
             if not any(each.again for each in passes):

@@ -18,10 +18,10 @@ from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.states import State
 from mainspring.runtime import schedule_changes
 from mainspring.store.pool import Conn, Database
-from mainspring_services.scheduler.fire_due import FireDue
 
 from ..property.cron_oracle import utc
 from .rows import put_job
+from .schedules import firing
 from .virtual_clock import VirtualClock, virtual_clock
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/schedules.md"
@@ -99,7 +99,7 @@ async def test_a_cell_of_the_table_says_what_happens(world: tuple[VirtualClock, 
         await schedule_changes.save(connection, definition)
         earlier = await put_job(connection, situation.earlier, schedule=name) if situation.earlier else None
     await clock.set(SAVED_AT + situation.after)
-    loop = FireDue(database, lambda: None)
+    loop = firing(database)
     while (await loop.run_once()).again:
         pass
     async with database.transaction() as connection:

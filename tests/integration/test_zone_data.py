@@ -19,10 +19,9 @@ from mainspring.devstack.fleet import Fleet, open_fleet
 from mainspring.runtime.leader import Leadership
 from mainspring.store import schedules
 from mainspring.store.pool import Database
-from mainspring_services.scheduler.fire_due import FireDue
 from mainspring_services.scheduler.zone_data import FollowZoneData
 
-from .schedules import fires_of, jobs_of, make_due, save, stored
+from .schedules import fires_of, firing, jobs_of, make_due, save, stored
 
 #: Vancouver as it was: on Pacific time, which Los Angeles keeps.
 OLD, NEW = "2025b", "2026z"
@@ -104,7 +103,7 @@ async def test_what_other_zone_data_decided_is_fired_by_nobody_until_the_leader_
     await save(database, "s", cron="0 * * * *", timezone="Europe/Berlin")
     nominal_at = await make_due(database, "s", timedelta(hours=1))
     await foreign(database, "s")
-    loop = FireDue(database, lambda: None)
+    loop = firing(database)
     assert (await loop.run_once()).done == 0
     assert (await follow.run_once()).done == 1
     assert (await loop.run_once()).done == 1

@@ -98,6 +98,28 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/integration/test_lending.py::test_what_a_release_has_to_judge_waits_for_one",),
     ),
     Mutant(
+        "what only a release judges, at the insert of a fire's job",
+        (
+            Edit(
+                f"{STORE}/queries/release.sql",
+                "WHERE NOT queues.paused AND queues.fair_by IS NULL AND queues.backs_off_until <= clock_timestamp()",
+                "WHERE true",
+            ),
+        ),
+        ("tests/integration/test_release_fired.py::test_what_a_release_has_to_judge_waits_for_one",),
+    ),
+    Mutant(
+        "the room that fires leave to releases",
+        (
+            Edit(
+                "services/mainspring_services/scheduler/release_fired.py",
+                "        return (half - counted.at_most(queue.last_id)) // SHARE",
+                "        return half - counted.at_most(queue.last_id)",
+            ),
+        ),
+        ("tests/integration/test_release_fired.py::test_fires_of_many_schedulers_leave_half_of_a_window_to_releases",),
+    ),
+    Mutant(
         "what may have come to the broker since it was counted",
         (
             Edit(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from mainspring.domain.calendar import without_days
@@ -143,5 +144,9 @@ def as_fields(one: ScheduleDefinition) -> dict[str, Any]:
 
 def key_of_fire(schedule: str, nominal_at: datetime) -> str:
     """The idempotency key of the job that a nominal time makes."""
-    instant = nominal_at.astimezone(UTC)
-    return f"{schedule}:{instant.replace(tzinfo=None).isoformat()}Z"
+    return f"{schedule}:{_utc_text(nominal_at)}"
+
+
+@lru_cache(maxsize=1024)
+def _utc_text(instant: datetime) -> str:
+    return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"

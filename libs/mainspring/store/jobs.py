@@ -71,6 +71,8 @@ class JobRow(NamedTuple):
     schedule: str | None = None
     nominal_at: datetime | None = None
     traceparent: str | None = None
+    #: It is due, and the caller has seen to its release: ``release.store_batches``, in the same transaction.
+    is_released: bool | None = None
 
 
 class JobEdit(NamedTuple):

@@ -33,6 +33,10 @@ class Counted(NamedTuple):
     jobs: int
     at: int
 
+    def at_most(self, last_id: int) -> int:
+        """How many can be there when its last id is ``last_id``."""
+        return self.jobs + (last_id - self.at) * MOST_REFS
+
 
 @dataclass(frozen=True, slots=True)
 class Released:
@@ -179,6 +183,43 @@ async def release(
         counted=None if rows[0]["counted_at"] is None else Counted(rows[0]["in_broker"], rows[0]["counted_at"]),
         has_lines=rows[0]["has_lines"],
     )
+
+
+#: A job's task, and the queue that it names.
+Place = tuple[str, str | None]
+
+
+class PlainQueue(NamedTuple):
+    """A queue of which only credit is asked for."""
+
+    name: str
+    release_window: int
+    #: The outbox's last id.
+    last_id: int
+
+
+async def queues_of(connection: Conn, places: Sequence[Place]) -> dict[Place, PlainQueue]:
+    """For each: where its jobs go, as far as nothing but credit stands between them and a release."""
+    if not places:
+        return {}
+    tasks, names = zip(*places, strict=True)
+    rows = await connection.fetch(_SQL["queues_of"], tasks, names)
+    return {places[row["place"] - 1]: PlainQueue(row["queue"], row["release_window"], row["last_id"]) for row in rows}
+
+
+async def in_broker(connection: Conn, queue: str) -> int:
+    """How many jobs of ``queue`` are in the broker; it looks at each."""
+    count: int = await connection.fetchval(_SQL["in_broker"], queue)
+    return count
+
+
+async def store_batches(connection: Conn, jobs: Mapping[str, Sequence[UUID]]) -> list[OutboxBatch]:
+    """What is to be published of jobs, by queue, that this transaction has made as released ones."""
+    placed = [(queue, place // MOST_REFS, id_) for queue, ids in jobs.items() for place, id_ in enumerate(ids)]
+    if not placed:
+        return []
+    rows = await connection.fetch(_SQL["store_batches"], *zip(*placed, strict=True))
+    return [OutboxBatch(row["id"], row["queue"], tuple(map(JobRef, row["ids"], row["tickets"]))) for row in rows]
 
 
 def batch_from(text: str) -> OutboxBatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -12,9 +13,9 @@ from mainspring.domain.calendar import without_days
 from mainspring.domain.definition import ScheduleDefinition, key_of_fire
 from mainspring.domain.firing import Misfire, Overlap
 from mainspring.domain.job import check_name
-from mainspring.domain.schedule import make_trigger
+from mainspring.domain.schedule import Trigger, make_trigger
 from mainspring.domain.timetable import Timetable, firing_rules
-from mainspring.domain.zones import load_zone
+from mainspring.domain.zones import EARLIEST, load_zone
 from mainspring.store import jobs
 from mainspring.store.jobs import JobRow
 from mainspring.store.pool import Conn
@@ -103,35 +104,38 @@ class StoredSchedule:
         Raises InvalidInput, also where a name in the row is none: a queue's becomes one of the broker's objects.
         """
         row = self.row
-        check_name("task", row["task"])
-        if row["queue"] is not None:
-            check_name("queue", row["queue"])
-        trigger = make_trigger(
-            cron=row["cron"],
-            every_seconds=row["every_seconds"],
-            at=row["at"],
-            timezone=row["timezone"],
-            anchor=row["start_at"] or self.anchor,
-        )
+        _check_names(row["task"], row["queue"])
+        every_seconds = row["every_seconds"]
+        anchor = None if every_seconds is None else row["start_at"] or self.anchor
+        trigger = _trigger(row["cron"], every_seconds, row["at"], row["timezone"], anchor)
         window = timedelta(seconds=row["catchup_window_seconds"])
         rules = firing_rules(Misfire(row["misfire"]), row["max_catchup"], window, row["start_at"], row["end_at"])
         jitter = timedelta(seconds=row["jitter_seconds"])
         return Timetable(row["name"], without_days(trigger, self.excluded_days, row["timezone"]), rules, jitter)
 
-    def job(self, id_: UUID, nominal_at: datetime, traceparent: str | None) -> JobRow:
-        """The job that a nominal time makes: the definition's ``request``, which was checked when it was saved."""
+    @property
+    def place(self) -> tuple[str, str | None]:
+        """The task of its jobs, and the queue that it names."""
+        return self.row["task"], self.row["queue"]
+
+    def job(self, id_: UUID, nominal_at: datetime, traceparent: str | None, released_in: str | None = None) -> JobRow:
+        """The job that a nominal time makes: the definition's ``request``, which was checked when it was saved.
+
+        ``released_in``: the queue in which it is inserted as released.
+        """
         row = self.row
         return JobRow(
             id_,
             row["task"],
             row["payload"],
-            row["queue"],
+            released_in or row["queue"],
             row["priority"],
             idempotency_key=key_of_fire(row["name"], nominal_at),
             tags=jobs.TAG_SEPARATOR.join(row["tags"]),
             schedule=row["name"],
             nominal_at=nominal_at,
             traceparent=traceparent,
+            is_released=None if released_in is None else True,
         )
 
 
@@ -170,6 +174,24 @@ class ScheduleFilter(NamedTuple):
 EVERY_SCHEDULE = ScheduleFilter()
 
 
+# Many schedules have the same few triggers, tasks and nominal times.
+
+
+@lru_cache(maxsize=4096)
+def _check_names(task: str, queue: str | None) -> None:
+    check_name("task", task)
+    if queue is not None:
+        check_name("queue", queue)
+
+
+@lru_cache(maxsize=4096)
+def _trigger(
+    cron: str | None, every_seconds: float | None, at: datetime | None, timezone: str, anchor: datetime | None
+) -> Trigger:
+    return make_trigger(cron=cron, every_seconds=every_seconds, at=at, timezone=timezone, anchor=anchor or EARLIEST)
+
+
+@lru_cache(maxsize=1024)
 def local_at(timezone: str, instant: datetime | None) -> datetime | None:
     """What the clocks of a zone show at ``instant``."""
     return instant.astimezone(load_zone(timezone)).replace(tzinfo=None) if instant else None

@@ -6,6 +6,8 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 
+import asyncpg
+
 from mainspring.domain.errors import DatabaseUnavailable, Misconfigured
 from mainspring.domain.retry import reconnect_delay
 from mainspring.store.pool import connect, translated
@@ -23,7 +25,8 @@ LOAN_CHANNEL = "mainspring_loan"
 async def listen(url: str, name: str, heard: Mapping[str, Callable[[str], None]]) -> None:
     """Call what is given for a channel with each notification's text, and all with "" after each reconnect.
 
-    Ends when it is cancelled, or when nothing can be heard there.
+    Ends when it is cancelled, or when nothing can be heard there. Whoever is refused, by a password that was changed or
+    too few connections, tries again: the service goes on without it.
     """
     failures = 0
     while True:
@@ -43,6 +46,9 @@ async def listen(url: str, name: str, heard: Mapping[str, Callable[[str], None]]
                 await connection.close(timeout=1)
         except DatabaseUnavailable:
             failures += 1
+        except asyncpg.PostgresError as error:
+            failures += 1
+            log.warning("no wake-ups for now: refused", channels=[*heard], why=str(error))
         except Misconfigured as error:
             # Through a pooler a notification reaches nobody.
             log.warning("no wake-ups: everything comes a little later", channels=[*heard], why=str(error))

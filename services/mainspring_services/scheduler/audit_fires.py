@@ -146,7 +146,7 @@ async def _fire_missed(connection: Conn, stored: StoredSchedule, found: list[dat
             plan = plan.keep_latest(rules.max_catchup, SkipReason.MAX_CATCHUP)
     if stored.runs_left is not None:
         plan = plan.keep_earliest(stored.runs_left, SkipReason.MAX_RUNS)
-    one = DueSchedule(stored, timetable, stored.overlap, plan)
+    one = DueSchedule(stored.name, stored, timetable, stored.overlap, plan)
     await judge_overlaps(connection, [one])
     # What lies between them is recorded already: each of them by itself.
     singly = tuple(
@@ -157,4 +157,6 @@ async def _fire_missed(connection: Conn, stored: StoredSchedule, found: list[dat
     )
     one.plan = replace(one.plan, skipped=singly)
     made = await make_jobs(connection, [one], now)
-    await fires.advance(connection, [one.step(made.get(one.name, 0))._replace(last_local=stored.row["last_local"])])
+    await fires.advance(
+        connection, [one.step(made.counts.get(one.name, 0))._replace(last_local=stored.row["last_local"])]
+    )

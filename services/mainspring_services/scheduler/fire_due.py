@@ -1,15 +1,16 @@
 """Schedules → jobs: each nominal time becomes one job, or is recorded as skipped with its reason.
 
 Many schedules in one transaction, under their rows' locks: plan, judge the overlaps, record the fires, insert the jobs,
-store the next nominal times; each of these is one statement for all of them. A schedule that can't be evaluated is set
-aside; the others go on.
+store the next nominal times; each of these is one statement for all of them. Jobs that only credit is asked for are
+inserted as released (``release_fired``). A schedule that can't be evaluated is set aside; the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from mainspring.domain.errors import InvalidInput
@@ -20,13 +21,17 @@ from mainspring.fault_points import reach
 from mainspring.runtime import ledger
 from mainspring.runtime.ledger import Passed
 from mainspring.runtime.loop import Pass
-from mainspring.store import fires, fleet, jobs, runs, schedules
+from mainspring.store import fires, fleet, jobs, release, runs, schedules
 from mainspring.store.fires import FireRow, Step
+from mainspring.store.jobs import JobRow
 from mainspring.store.pool import Conn, Database
+from mainspring.store.release import OutboxBatch
 from mainspring.store.schedules import StoredSchedule
 from mainspring.telemetry import metrics, tracing
 from mainspring.telemetry.logs import get_logger
 from mainspring.telemetry.tracing import Operation
+from mainspring_services.scheduler.release_due import ReleaseDue
+from mainspring_services.scheduler.release_fired import ReleaseFired, Room
 
 log = get_logger(__name__)
 MOST = 500
@@ -41,6 +46,7 @@ _ONE_AT_A_TIME = frozenset({Overlap.QUEUE_ONE, Overlap.QUEUE_ALL, Overlap.CANCEL
 class DueSchedule:
     """One schedule of a pass."""
 
+    name: str
     stored: StoredSchedule
     timetable: Timetable
     overlap: Overlap
@@ -49,11 +55,6 @@ class DueSchedule:
     ids: list[UUID] = field(default_factory=list)
     #: Its earlier jobs that wait or run.
     active: int = 0
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.timetable.schedule
 
     def rows(self) -> list[FireRow]:
         """What is to be recorded."""
@@ -66,77 +67,98 @@ class DueSchedule:
     def step(self, runs: int) -> Step:
         """Where it stands afterwards."""
         next_nominal_at = self.plan.next_nominal_after(runs)
-        last = max((*self.plan.fire[-1:], *(skip.last for skip in self.plan.skipped)), default=None)
+        decided = [*self.plan.fire[-1:], *(skip.last for skip in self.plan.skipped)]
+        last = max(decided) if decided else None
         row = self.stored.row
         local = schedules.local_at(row["timezone"], last) or row["last_local"]
         return Step(self.name, next_nominal_at, self.timetable.fires_at(next_nominal_at), runs, local)
 
 
-@dataclass(frozen=True, slots=True)
-class FireDue:
-    """The loop's configuration. ``wake_release`` is called when jobs were made."""
+class Made(NamedTuple):
+    """The jobs of some schedules' fires."""
 
-    database: Database
-    wake_release: Callable[[], None]
+    #: How many, by schedule.
+    counts: dict[str, int]
+    #: Those that are released already, to be published after the commit.
+    batches: list[OutboxBatch]
+    #: How many are not.
+    to_release: int
+
+
+class Fired(NamedTuple):
+    """What one transaction did."""
+
+    schedules: int = 0
+    batches: tuple[OutboxBatch, ...] = ()
+    to_release: int = 0
+
+
+class FireDue:
+    """The loop: where it reads, and who publishes and releases what it makes."""
+
+    def __init__(self, database: Database, releases: ReleaseDue) -> None:
+        self._database = database
+        self._releases = releases
+        self._release_fired = ReleaseFired(releases.window_of)
 
     async def run_once(self) -> Pass:
         """Fire what is due; wait for the next fire of any schedule."""
-        wait = await self.database.run(fires.next_fire_in)
+        wait = await self._database.run(fires.next_fire_in)
         if wait is None or wait > 0:
             return Pass(wait=wait)
         try:
-            taken = await self.database.run_in_transaction(lambda connection: _fire(connection, MOST))
+            fired = await self._database.run_in_transaction(self._fire)
         except InvalidInput as error:
             # One of them can't be stored: take them singly, so that only that one is set aside.
             log.warning("firing singly", why=str(error))
-            taken = await self.database.run_in_transaction(_fire_one)
-        if taken:
-            reach("fire.committed")
-            self.wake_release()
-            return Pass(done=taken, again=True)
-        # What is due and wasn't taken is in another's hands.
-        return Pass(wait=LEAST_WAIT)
+            fired = await self._database.run_in_transaction(self._fire_one)
+        if not fired.schedules:
+            # What is due and wasn't taken is in another's hands.
+            return Pass(wait=LEAST_WAIT)
+        reach("fire.committed")
+        if fired.batches:
+            self._releases.hand_over(fired.batches)
+        if fired.to_release:
+            self._releases.wake_up()
+        return Pass(done=fired.schedules, again=True)
 
+    async def _fire(self, connection: Conn) -> Fired:
+        return await self._fire_schedules(connection, await fires.take_due(connection, MOST))
 
-async def _fire(connection: Conn, most: int) -> int:
-    taken = await fires.take_due(connection, most)
-    await _fire_schedules(connection, taken)
-    return len(taken)
+    async def _fire_one(self, connection: Conn) -> Fired:
+        taken = await fires.take_due(connection, 1)
+        for one in taken:
+            try:
+                async with connection.transaction():
+                    return await self._fire_schedules(connection, [one])
+            except InvalidInput as error:
+                await set_aside(connection, one, error)
+        return Fired(len(taken))
 
-
-async def _fire_one(connection: Conn) -> int:
-    taken = await fires.take_due(connection, 1)
-    for one in taken:
-        try:
-            async with connection.transaction():
-                await _fire_schedules(connection, [one])
-        except InvalidInput as error:
-            await set_aside(connection, one, error)
-    return len(taken)
-
-
-async def _fire_schedules(connection: Conn, taken: Sequence[StoredSchedule]) -> None:
-    if not taken:
-        return
-    now = await fleet.now(connection)
-    due = []
-    for one in taken:
-        try:
-            due.append(_plan(one, now))
-        except (InvalidInput, ValueError, OverflowError) as error:
-            # An old row, or zone data that no longer knows the zone.
-            await set_aside(connection, one, error)
-    await _pause_failing(connection, due)
-    await judge_overlaps(connection, due)
-    made = await make_jobs(connection, due, now)
-    await fires.advance(connection, [one.step(made.get(one.name, 0)) for one in due])
+    async def _fire_schedules(self, connection: Conn, taken: Sequence[StoredSchedule]) -> Fired:
+        if not taken:
+            return Fired()
+        now = await fleet.now(connection)
+        due = []
+        for one in taken:
+            try:
+                due.append(_plan(one, now))
+            except (InvalidInput, ValueError, OverflowError) as error:
+                # An old row, or zone data that no longer knows the zone.
+                await set_aside(connection, one, error)
+        await _pause_failing(connection, due)
+        await judge_overlaps(connection, due)
+        made = await make_jobs(connection, due, now, self._release_fired)
+        await fires.advance(connection, [one.step(made.counts.get(one.name, 0)) for one in due])
+        return Fired(len(taken), tuple(made.batches), made.to_release)
 
 
 def _plan(one: StoredSchedule, now: datetime) -> DueSchedule:
     if one.next_nominal_at is None:
         raise InvalidInput("next_nominal_at", "is missing though the schedule is due")
     timetable = one.timetable()
-    return DueSchedule(one, timetable, one.overlap, timetable.plan(one.next_nominal_at, now, one.runs_left))
+    plan = timetable.plan(one.next_nominal_at, now, one.runs_left)
+    return DueSchedule(one.name, one, timetable, one.overlap, plan)
 
 
 async def _pause_failing(connection: Conn, due: Sequence[DueSchedule]) -> None:
@@ -163,32 +185,48 @@ async def judge_overlaps(connection: Conn, due: Sequence[DueSchedule]) -> None:
     await fires.cancel_running(connection, [one.name for one in judged if one.plan.cancels_running])
 
 
-async def make_jobs(connection: Conn, due: Sequence[DueSchedule], now: datetime) -> dict[str, int]:
-    """Insert a job for each nominal time that nobody has recorded before; returns how many for each schedule."""
+async def make_jobs(
+    connection: Conn, due: Sequence[DueSchedule], now: datetime, release_fired: ReleaseFired | None = None
+) -> Made:
+    """Insert a job for each nominal time that nobody has recorded before."""
     await _spare_recorded(connection, due)
     for one in due:
-        one.ids = sorted(jobs.new_id() for _ in one.plan.fire)
+        one.ids = [jobs.new_id() for _ in one.plan.fire]
     rows = [row for one in due for row in one.rows()]
     recorded = await fires.record(connection, rows)
-    new, held = [], []
-    made: dict[str, int] = {}
+    room = await release_fired.room(connection, {one.stored.place for one in due}) if release_fired else Room()
+    new, held, counts = _jobs_of(due, recorded, room)
+    if new:
+        await jobs.insert_rows(connection, new)
+        await runs.hold(connection, held)
+        metrics.FIRED.inc(len(new))
+    batches = await release.store_batches(connection, room.taken)
+    for row in rows:
+        if row.planned_at is not None:
+            metrics.FIRE_LATENESS.observe(max((now - row.planned_at).total_seconds(), 0))
+    return Made(counts, batches, len(new) - sum(len(batch.refs) for batch in batches))
+
+
+def _jobs_of(
+    due: Sequence[DueSchedule], recorded: set[tuple[str, datetime]], room: Room
+) -> tuple[list[JobRow], list[UUID], dict[str, int]]:
+    """The jobs of what was recorded, those of them that are kept back, and how many each schedule has."""
+    new: list[JobRow] = []
+    held: list[UUID] = []
+    counts: dict[str, int] = {}
     for one in due:
         for skip in one.plan.skipped:
             metrics.FIRES_SKIPPED.labels(skip.reason.value).inc(skip.count)
         for nominal_at, id_ in zip(one.plan.fire, one.ids, strict=True):
             if (one.name, nominal_at) in recorded:
-                new.append(one.stored.job(id_, nominal_at, _trace(one.stored, id_)))
-                if one.overlap in _ONE_AT_A_TIME and one.active + made.get(one.name, 0):
+                count = counts.get(one.name, 0)
+                is_held = one.overlap in _ONE_AT_A_TIME and one.active + count > 0
+                if is_held:
                     held.append(id_)
-                made[one.name] = made.get(one.name, 0) + 1
-    if new:
-        await jobs.insert_rows(connection, new)
-        await runs.hold(connection, held)
-        metrics.FIRED.inc(len(new))
-    for row in rows:
-        if row.planned_at is not None:
-            metrics.FIRE_LATENESS.observe(max((now - row.planned_at).total_seconds(), 0))
-    return made
+                queue = None if is_held else room.take(one.stored.place, id_)
+                new.append(one.stored.job(id_, nominal_at, _trace(one.stored, id_), queue))
+                counts[one.name] = count + 1
+    return new, held, counts
 
 
 async def _spare_recorded(connection: Conn, due: Sequence[DueSchedule]) -> None:

@@ -92,7 +92,7 @@ def loops(
     bounds: Bounds,
 ) -> list[Loop]:
     """All of the scheduler's own loops."""
-    fires = FireDue(database, releases.wake_up)
+    fires = FireDue(database, releases)
     republish = RepublishOutbox(database, releases, topology)
     reclaim = ReclaimExpired(database, publisher, settings.beat)
     epoch = ReconcileEpoch(database, topology, bounds)

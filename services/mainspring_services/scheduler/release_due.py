@@ -2,8 +2,8 @@
 
 The short transaction commits before anything is published, so no message can arrive before its row; no
 transaction or lock waits for the broker. The outbox rows are deleted after the confirms, by the next release; what
-a crash leaves there is published again by any scheduler. What an api has released of a queue that this scheduler lent
-is published here too.
+a crash leaves there is published again by any scheduler. What an api has released of a queue that this scheduler lent,
+and what a fire has released, is published here too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from mainspring.broker.connection import Unroutable
@@ -40,7 +40,7 @@ BACKOFF = timedelta(seconds=1)
 LINES_SWEEP_SECONDS = 60.0
 #: How old the count of the workers' slots may be.
 SLOTS_SECONDS = 1.0
-#: How long passes for queues that are named, and what the apis release, may go on without a look at what else is due.
+#: How long passes for queues that are named, and for what is handed over, may go on without a look at what else is due.
 LOOK_SECONDS = 0.5
 
 
@@ -61,9 +61,9 @@ class ReleaseDue:
         self._slots_at = -math.inf
         self._lines_swept_at = time.monotonic()
         self.lending = Lending(database)
-        #: What apis have released, to be published.
-        self._released_by_apis: list[OutboxBatch] = []
-        #: When the last pass wanted the next one: what the apis release doesn't put it off.
+        #: What apis and fires have released, to be published.
+        self._handed_over: list[OutboxBatch] = []
+        #: When the last pass wanted the next one: what is handed over doesn't put it off.
         self._next_pass_at = -math.inf
         self.wake = asyncio.Event()
         self._named: set[str] = set()
@@ -84,18 +84,26 @@ class ReleaseDue:
     def hear_released(self, text: str) -> None:
         """An api has released a job of a queue that this scheduler lent: have it published."""
         if text:
-            self._released_by_apis.append(release.batch_from(text))
-            self.wake.set()
+            self.hand_over([release.batch_from(text)])
+
+    def hand_over(self, batches: Iterable[OutboxBatch]) -> None:
+        """Have batches published that a committed transaction holds."""
+        self._handed_over += batches
+        self.wake.set()
+
+    def window_of(self, queue: str) -> int:
+        """How many jobs of ``queue`` may be in the broker, as far as its releases have shown."""
+        return round(self._paces[queue].window.size)
 
     async def run_once(self) -> Pass:
         """Release once in each queue that has something due; wait for what is due next.
 
         Queues that a wake-up named are released without looking for others, for LOOK_SECONDS, or until one is due.
         """
-        lent = await self._publish_lent()
+        published = await self._publish_handed_over()
         left = self._next_pass_at - time.monotonic()
-        if lent and not self._named and left > 0:
-            return Pass(done=lent, wait=left)
+        if published and not self._named and left > 0:
+            return Pass(done=published, wait=left)
         named, self._named = self._named, set()
         now = time.monotonic()
         named |= {queue for queue, pace in self._paces.items() if pace.lines_at <= now}
@@ -106,7 +114,7 @@ class ReleaseDue:
             # No release has done it.
             await self.forget_published()
         waits = [await self._learn(queue, released) for queue, released in results]
-        done = lent + sum(released.count for _, released in results)
+        done = published + sum(released.count for _, released in results)
         wait = min([*waits, self._until_due()])
         self._next_pass_at = time.monotonic() + min(wait, LOOK_SECONDS)
         return Pass(done=done, wait=wait)
@@ -115,14 +123,14 @@ class ReleaseDue:
         next_at = min([self._next_due_at, *(pace.lines_at for pace in self._paces.values())])
         return max(next_at - time.monotonic(), 0.0)
 
-    async def _publish_lent(self) -> int:
-        lent, self._released_by_apis = self._released_by_apis, []
-        for queue in {batch.queue for batch in lent}:
+    async def _publish_handed_over(self) -> int:
+        batches, self._handed_over = self._handed_over, []
+        for queue in {batch.queue for batch in batches}:
             await self._topology.declare_queue(queue)
-        await self.publish(lent)
-        for batch in lent:
+        await self.publish(batches)
+        for batch in batches:
             metrics.RELEASED.labels(batch.queue).inc(len(batch.refs))
-        return len(lent)
+        return len(batches)
 
     async def sweep(self) -> Pass:
         """Have the next scans begin at the start; where jobs wait in lines, mostly a minute earlier than they would."""

@@ -5,20 +5,20 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 asked AS MATERIALIZED (
     SELECT
         a.id, a.task, a.payload, a.priority, a.run_at, a.delay, a.idempotency_key, a.tags, a.expires_at,
-        a.schedule, a.nominal_at, a.traceparent,
+        a.schedule, a.nominal_at, a.traceparent, a.is_released,
         lane.queue,
         coalesce(a.timeout_seconds, tasks.timeout_seconds, queues.default_timeout_seconds, 300) AS timeout_seconds,
-        coalesce(a.retry, tasks.retry, queues.default_retry, $16::jsonb) AS retry,
+        coalesce(a.retry, tasks.retry, queues.default_retry, $17::jsonb) AS retry,
         queues.default_priority, make_interval(secs => queues.default_expiry_seconds) AS default_expiry,
         queues.most_waiting,
         NOT queues.paused AND queues.fair_by IS NULL AND queues.backs_off_until <= clock_timestamp() AS is_open
     FROM unnest(
         $1::uuid[], $2::text[], $3::jsonb[], $4::text[], $5::smallint[], $6::timestamptz[], $7::interval[],
         $8::double precision[], $9::jsonb[], $10::text[], $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[],
-        $15::text[]
+        $15::text[], $16::boolean[]
     ) AS a (
         id, task, payload, queue, priority, run_at, delay, timeout_seconds, retry, idempotency_key, tags, expires_at,
-        schedule, nominal_at, traceparent
+        schedule, nominal_at, traceparent, is_released
     )
     LEFT JOIN mainspring.tasks ON tasks.name = a.task
     CROSS JOIN LATERAL (SELECT coalesce(a.queue, tasks.queue, 'default') AS queue) AS lane
@@ -46,7 +46,7 @@ details AS (
 -- Of a queue whose credit is lent, a job that is due is released here; not under a limit, which only a release judges.
 lent AS MATERIALIZED (
     SELECT asked.id, asked.queue, lender.channel
-    FROM unnest($18::text[], $19::text[]) AS lender (queue, channel)
+    FROM unnest($19::text[], $20::text[]) AS lender (queue, channel)
     JOIN asked ON asked.queue = lender.queue AND asked.is_open
     CROSS JOIN clock
     WHERE coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')) <= clock.now AND NOT EXISTS (
@@ -62,25 +62,26 @@ released AS (
 -- share one wake-up afterwards.
 woken AS MATERIALIZED (
     SELECT pg_notify(
-        coalesce(lent.channel, $17::text),
+        coalesce(lent.channel, $18::text),
         CASE WHEN lent.id IS NULL THEN asked.queue ELSE concat_ws(' ', released.id, lent.id, 2, lent.queue) END
     )
     FROM asked LEFT JOIN lent ON lent.id = asked.id LEFT JOIN released ON released.ids[1] = lent.id
-    WHERE $17::text IS NOT NULL
+    WHERE $18::text IS NOT NULL
 )
 INSERT INTO mainspring.live_jobs (
     id, queue, task, state, priority, due_at, expires_at, max_attempts, timeout_seconds, idempotency_key, schedule,
     fence, released_at
 )
 SELECT
-    asked.id, asked.queue, asked.task, CASE WHEN lent.id IS NULL THEN 'scheduled' ELSE 'enqueued' END,
+    asked.id, asked.queue, asked.task, CASE WHEN judged.is_released THEN 'enqueued' ELSE 'scheduled' END,
     coalesce(asked.priority, asked.default_priority, 5),
     greatest(coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')), clock.now),
     coalesce(
         asked.expires_at, coalesce(asked.run_at, clock.now + coalesce(asked.delay, interval '0')) + asked.default_expiry
     ), (asked.retry ->> 'max_attempts')::integer, asked.timeout_seconds, asked.idempotency_key,
-    asked.schedule, CASE WHEN lent.id IS NULL THEN 1 ELSE 2 END, CASE WHEN lent.id IS NOT NULL THEN clock.now END
-FROM asked CROSS JOIN clock CROSS JOIN (SELECT count(*) FROM room) AS judged LEFT JOIN lent ON lent.id = asked.id
+    asked.schedule, CASE WHEN judged.is_released THEN 2 ELSE 1 END, CASE WHEN judged.is_released THEN clock.now END
+FROM asked CROSS JOIN clock CROSS JOIN (SELECT count(*) FROM room) AS checked LEFT JOIN lent ON lent.id = asked.id
+CROSS JOIN LATERAL (SELECT lent.id IS NOT NULL OR asked.is_released IS TRUE AS is_released) AS judged
 RETURNING id, queue, priority, due_at, max_attempts, timeout_seconds, (SELECT now FROM clock) AS created_at,
     state = 'enqueued' AS is_released, (SELECT count(*) FROM woken) AS wake_ups
 

@@ -86,6 +86,38 @@ CROSS JOIN (
 ) AS last
 ORDER BY batches.id
 
+-- name: queues_of
+-- Where jobs of these tasks go that name these queues, or none, as far as only credit is asked for there: what a release
+-- alone can judge (a pause, limits, lines, turns) keeps a queue out. With the outbox's last id.
+SELECT
+    asked.place, queues.name AS queue, queues.release_window,
+    CASE WHEN last.is_called THEN last.last_value ELSE 0 END AS last_id
+FROM mainspring.outbox_id_seq AS last
+CROSS JOIN unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (task, queue, place)
+LEFT JOIN mainspring.tasks ON tasks.name = asked.task
+JOIN mainspring.queues ON queues.name = coalesce(asked.queue, tasks.queue, 'default')
+WHERE NOT queues.paused AND queues.fair_by IS NULL AND queues.backs_off_until <= clock_timestamp()
+    AND NOT EXISTS (
+        SELECT FROM mainspring.limits
+        WHERE limits.queue = queues.name OR queues.name = ANY (limits.queues) OR asked.task = ANY (limits.tasks)
+    )
+    AND (
+        SELECT true FROM mainspring.live_jobs
+        WHERE live_jobs.queue = queues.name AND live_jobs.state = 'blocked' AND live_jobs.line IS NOT NULL
+        LIMIT 1
+    ) IS NULL
+
+-- name: in_broker
+SELECT count(*) FROM mainspring.live_jobs WHERE queue = $1 AND state IN ('enqueued', 'admitted')
+
+-- name: store_batches
+INSERT INTO mainspring.outbox (queue, ids, tickets)
+SELECT asked.queue, array_agg(asked.id ORDER BY asked.place), array_agg(2::bigint)
+FROM unnest($1::text[], $2::integer[], $3::uuid[]) WITH ORDINALITY AS asked (queue, batch, id, place)
+GROUP BY asked.queue, asked.batch
+ORDER BY min(asked.place)
+RETURNING id, queue, ids, tickets
+
 -- name: delete_outbox
 DELETE FROM mainspring.outbox WHERE id = ANY ($1::bigint[])
 
