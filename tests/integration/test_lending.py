@@ -247,6 +247,28 @@ async def test_what_apis_release_puts_off_no_pass_that_another_queue_waits_for(
         await topology.close()
 
 
+async def test_a_wake_up_that_comes_with_what_was_handed_over_is_not_put_off(
+    database: Database, vhost_url: str
+) -> None:
+    publisher, topology = Publisher(vhost_url, "test"), QueueTopology(vhost_url)
+    await topology.declare_all(["q", "other"])
+    async with database.connection() as connection:
+        await queues.make_queues(connection, ["q", "other"])
+    releases = ReleaseDue(database, publisher, topology, Bounds(), 10)
+    try:
+        await releases.run_once()
+        row = await lone_submit(database, lent())
+        async with database.connection() as connection:
+            id_ = await connection.fetchval("SELECT id FROM mainspring.outbox")
+            await jobs.insert(connection, [JobRequest("t", queue="other")])
+        releases.hand_over([release.batch_from(f"{id_} {row['id']} 2 q")])
+        releases.wake_up()
+        assert (await releases.run_once()).done == 2
+    finally:
+        await publisher.close()
+        await topology.close()
+
+
 def fence_of_a_new_job(system: System) -> str:
     """2: its insert released it."""
     job_id = system.submit("fleet.add", {"a": 1, "b": 1})

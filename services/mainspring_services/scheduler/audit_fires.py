@@ -146,7 +146,7 @@ async def _fire_missed(connection: Conn, stored: StoredSchedule, found: list[dat
             plan = plan.keep_latest(rules.max_catchup, SkipReason.MAX_CATCHUP)
     if stored.runs_left is not None:
         plan = plan.keep_earliest(stored.runs_left, SkipReason.MAX_RUNS)
-    one = DueSchedule(stored.name, stored, timetable, stored.overlap, plan)
+    one = DueSchedule(stored, timetable, stored.overlap, plan)
     await judge_overlaps(connection, [one])
     # What lies between them is recorded already: each of them by itself.
     singly = tuple(

@@ -46,7 +46,6 @@ _ONE_AT_A_TIME = frozenset({Overlap.QUEUE_ONE, Overlap.QUEUE_ALL, Overlap.CANCEL
 class DueSchedule:
     """One schedule of a pass."""
 
-    name: str
     stored: StoredSchedule
     timetable: Timetable
     overlap: Overlap
@@ -55,6 +54,11 @@ class DueSchedule:
     ids: list[UUID] = field(default_factory=list)
     #: Its earlier jobs that wait or run.
     active: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.timetable.schedule
 
     def rows(self) -> list[FireRow]:
         """What is to be recorded."""
@@ -158,7 +162,7 @@ def _plan(one: StoredSchedule, now: datetime) -> DueSchedule:
         raise InvalidInput("next_nominal_at", "is missing though the schedule is due")
     timetable = one.timetable()
     plan = timetable.plan(one.next_nominal_at, now, one.runs_left)
-    return DueSchedule(one.name, one, timetable, one.overlap, plan)
+    return DueSchedule(one, timetable, one.overlap, plan)
 
 
 async def _pause_failing(connection: Conn, due: Sequence[DueSchedule]) -> None:

@@ -101,11 +101,11 @@ class ReleaseDue:
         Queues that a wake-up named are released without looking for others, for LOOK_SECONDS, or until one is due.
         """
         published = await self._publish_handed_over()
-        left = self._next_pass_at - time.monotonic()
+        now = time.monotonic()
+        left = min(self._next_pass_at, self._look_at) - now
         if published and not self._named and left > 0:
             return Pass(done=published, wait=left)
         named, self._named = self._named, set()
-        now = time.monotonic()
         named |= {queue for queue, pace in self._paces.items() if pace.lines_at <= now}
         if not named or now >= min(self._look_at, self._next_due_at):
             named |= await self._look()
@@ -116,7 +116,7 @@ class ReleaseDue:
         waits = [await self._learn(queue, released) for queue, released in results]
         done = published + sum(released.count for _, released in results)
         wait = min([*waits, self._until_due()])
-        self._next_pass_at = time.monotonic() + min(wait, LOOK_SECONDS)
+        self._next_pass_at = time.monotonic() + wait
         return Pass(done=done, wait=wait)
 
     def _until_due(self) -> float:
