@@ -15,12 +15,14 @@ from mainspring.store import agenda, queues
 from mainspring.store.pool import Conn, Database
 from mainspring.store.release import Bounds
 from mainspring.store.sql import load_all
+from mainspring_services.scheduler.agenda import Agenda
 from mainspring_services.scheduler.main import loops
 from mainspring_services.scheduler.queue_topology import QueueTopology
 from mainspring_services.scheduler.release_due import ReleaseDue
 from mainspring_services.scheduler.settings import SchedulerSettings
 
 from .rows import put_job
+from .schedules import make_due, save
 
 OURS = f"INSERT INTO mainspring.zone_data (release) VALUES ('{zone_data_version()}')"
 SCHEDULE = (
@@ -125,13 +127,32 @@ async def test_work_that_is_under_way_wakes_its_loop(database: Database) -> None
     assert await found(database, known=1) == {"backfill_due", "bulk_due"}
 
 
-async def test_every_loop_that_waits_is_on_the_agenda_and_is_woken(database: Database) -> None:
-    settings = SchedulerSettings()
+def agenda_of(database: Database, settings: SchedulerSettings) -> Agenda:
+    """The agenda of a scheduler with these settings."""
     topology, bounds = QueueTopology(settings.amqp_url), Bounds()
     publisher = Publisher(settings.amqp_url, "test")
     releases = ReleaseDue(database, publisher, topology, bounds, 10)
     composed = loops(settings, database, publisher, topology, Leadership(database, "leader"), releases, bounds)
     (one,) = [loop.run_once.__self__ for loop in composed if loop.name == "agenda"]  # type: ignore[attr-defined]
+    assert isinstance(one, Agenda)
+    return one
+
+
+@pytest.mark.parametrize(("interval", "is_woken"), [(5.0, True), (1.0, False)])
+async def test_a_schedule_is_seen_before_the_look_after_the_next(
+    database: Database, interval: float, is_woken: bool
+) -> None:
+    await save(database, "s", every_seconds=3600)
+    await make_due(database, "s", timedelta(hours=1))
+    async with database.connection() as connection:
+        await connection.execute("UPDATE mainspring.schedules SET fires_at = clock_timestamp() + interval '7 s'")
+    one = agenda_of(database, SchedulerSettings(agenda_interval=interval))
+    await one.run_once()
+    assert one.loops["fire_due"].wake.is_set() == is_woken
+
+
+async def test_every_loop_that_waits_is_on_the_agenda_and_is_woken(database: Database) -> None:
+    one = agenda_of(database, SchedulerSettings())
     async with database.connection() as connection:
         columns = await _columns(connection)
         await connection.execute(OURS)

@@ -7,7 +7,7 @@ inserted as released (``release_fired``). A schedule that can't be evaluated is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -82,19 +82,14 @@ class Made(NamedTuple):
     """The jobs of some schedules' fires."""
 
     #: How many, by schedule.
-    counts: dict[str, int]
+    counts: Mapping[str, int]
     #: Those that are released already, to be published after the commit.
-    batches: list[OutboxBatch]
+    batches: Sequence[OutboxBatch]
     #: How many are not.
     to_release: int
 
 
-class Fired(NamedTuple):
-    """What one transaction did."""
-
-    schedules: int = 0
-    batches: tuple[OutboxBatch, ...] = ()
-    to_release: int = 0
+NOTHING = Made({}, (), 0)
 
 
 class FireDue:
@@ -111,37 +106,38 @@ class FireDue:
         if wait is None or wait > 0:
             return Pass(wait=wait)
         try:
-            fired = await self._database.run_in_transaction(self._fire)
+            taken, made = await self._database.run_in_transaction(self._fire)
         except InvalidInput as error:
             # One of them can't be stored: take them singly, so that only that one is set aside.
             log.warning("firing singly", why=str(error))
-            fired = await self._database.run_in_transaction(self._fire_one)
-        if not fired.schedules:
+            taken, made = await self._database.run_in_transaction(self._fire_one)
+        if not taken:
             # What is due and wasn't taken is in another's hands.
             return Pass(wait=LEAST_WAIT)
         reach("fire.committed")
-        if fired.batches:
-            self._releases.hand_over(fired.batches)
-        if fired.to_release:
+        if made.batches:
+            self._releases.hand_over(made.batches)
+        if made.to_release:
             self._releases.wake_up()
-        return Pass(done=fired.schedules, again=True)
+        return Pass(done=taken, again=True)
 
-    async def _fire(self, connection: Conn) -> Fired:
-        return await self._fire_schedules(connection, await fires.take_due(connection, MOST))
+    async def _fire(self, connection: Conn) -> tuple[int, Made]:
+        taken = await fires.take_due(connection, MOST)
+        return len(taken), await self._fire_schedules(connection, taken)
 
-    async def _fire_one(self, connection: Conn) -> Fired:
+    async def _fire_one(self, connection: Conn) -> tuple[int, Made]:
         taken = await fires.take_due(connection, 1)
         for one in taken:
             try:
                 async with connection.transaction():
-                    return await self._fire_schedules(connection, [one])
+                    return 1, await self._fire_schedules(connection, [one])
             except InvalidInput as error:
                 await set_aside(connection, one, error)
-        return Fired(len(taken))
+        return len(taken), NOTHING
 
-    async def _fire_schedules(self, connection: Conn, taken: Sequence[StoredSchedule]) -> Fired:
+    async def _fire_schedules(self, connection: Conn, taken: Sequence[StoredSchedule]) -> Made:
         if not taken:
-            return Fired()
+            return NOTHING
         now = await fleet.now(connection)
         due = []
         for one in taken:
@@ -154,7 +150,7 @@ class FireDue:
         await judge_overlaps(connection, due)
         made = await make_jobs(connection, due, now, self._release_fired)
         await fires.advance(connection, [one.step(made.counts.get(one.name, 0)) for one in due])
-        return Fired(len(taken), tuple(made.batches), made.to_release)
+        return made
 
 
 def _plan(one: StoredSchedule, now: datetime) -> DueSchedule:
